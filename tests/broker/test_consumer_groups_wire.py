@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from ottla.assign.server import GroupSpec, Partitions
 from ottla.base.errors import ConfigError
 from ottla.broker.metadata.image import GROUP_RESOURCE
 from ottla.broker.runtime.assigning import server_assignors
+from ottla.log.checkpoint import CLEAN_SHUTDOWN_MARKER
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
@@ -216,6 +218,19 @@ async def test_the_worked_example_knows_the_lag() -> None:
         await client.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, _join())
         answer = await _settled(client, 1, 2)
         assert [each.partitions for each in answer.assignment.topic_partitions] == [(0, 1, 2)]
+
+
+async def test_a_start_with_an_assignor_that_there_is_not_changes_nothing_in_the_directory(tmp_path: Path) -> None:
+    await (await AsyncBroker(data_dir=tmp_path).start()).stop()
+    before = _files(tmp_path)
+    assert tmp_path / CLEAN_SHUTDOWN_MARKER in before
+    with pytest.raises(ConfigError, match="no assignor 'sticky'"):
+        await AsyncBroker({"group.consumer.assignors": "sticky"}, data_dir=tmp_path).start()
+    assert _files(tmp_path) == before
+
+
+def _files(data_dir: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in data_dir.rglob("*") if path.is_file()}
 
 
 class NoAssignor:

@@ -143,7 +143,7 @@ class Coordinator:
     ) -> Mapping[str, Partitions] | None:
         """What comes of one call of this assignor; None when it failed."""
         runner = cast("ShardRunner[GroupShard]", self)
-        assigning.start(runner, AssignPartitions("g", 2, assignor, spec))
+        assigning.start(runner, AssignPartitions("g", 2, assignor, spec, None))
         return await self._results.get()
 
 

@@ -39,6 +39,7 @@ class _Counter:
     """A shard that counts its records and writes down what happens to it."""
 
     def __init__(self) -> None:
+        self.is_busy = False
         self.total = 0
         self.events: list[str] = []
 
@@ -204,6 +205,43 @@ async def test_a_fault_fails_its_own_request_only(world: _World) -> None:
     with pytest.raises(RuntimeError, match="broken"):
         await world.runner.submit(broken)
     assert await world.runner.submit(lambda token, now_ms: world.runner.shard.add(token, 1)) == 1
+
+
+async def test_a_broken_invariant_of_a_request_that_is_not_decided_fails_that_request_only(world: _World) -> None:
+    """However often it comes: reading the log again would keep the partition from all others."""
+    shard = world.runner.shard
+    for number in range(1, 3 * MAX_FRESH_STARTS):
+        with pytest.raises(InvariantError, match="broken"):
+            await world.runner.submit(lambda token, now_ms: _broken(now_ms))
+        assert await world.runner.submit(lambda token, now_ms: shard.add(token, 1)) == number
+    assert (world.runner.shard, world.runner.state) == (shard, ShardState.ACTIVE)
+
+
+@pytest.mark.parametrize("fault", [InvariantError("broken"), RuntimeError("broken")])
+async def test_a_request_that_fails_with_its_decision_half_made_has_the_log_read_again(
+    world: _World, fault: Exception
+) -> None:
+    runner = world.runner
+    await runner.submit(lambda token, now_ms: runner.shard.add(token, 5))
+
+    def half(token: int, now_ms: int) -> Decision:
+        runner.shard.is_busy = True
+        raise fault
+
+    with pytest.raises(ShardUnloadedError):
+        await runner.submit(half)
+    await _reading(runner)
+    assert (runner.shard.is_busy, runner.shard.total) == (False, 5)
+
+
+async def test_an_input_of_nobody_that_fails_each_time_is_passed_over(world: _World) -> None:
+    """A timer that comes back each time the log is read."""
+    runner = world.runner
+    for _ in range(2 * MAX_FRESH_STARTS):
+        runner.tell(_broken)
+        await _reading(runner)
+    assert runner.state is ShardState.ACTIVE
+    assert await runner.submit(lambda token, now_ms: runner.shard.add(token, 1)) == 1
 
 
 async def test_a_shard_that_broke_is_read_again_from_its_log(world: _World) -> None:

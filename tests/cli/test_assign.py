@@ -145,6 +145,12 @@ def test_a_bad_file_is_told_in_a_sentence(ottla: Ottla, tmp_path: Path, content:
     assert sentence in said.err
 
 
+def test_a_file_that_a_spreadsheet_or_an_editor_has_saved_is_read(ottla: Ottla, tmp_path: Path) -> None:
+    (tmp_path / "before.json").write_text('{"C0": ["t0-0"]}', encoding="utf-8-sig")
+    data = ottla("assign", "-t", "t0:1", "--previous", str(tmp_path / "before.json"), "--json").data
+    assert data["assignment"] == {"C0": ["t0-0"]}
+
+
 class Forgetful:
     """Gives nothing to anybody."""
 

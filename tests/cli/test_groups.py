@@ -197,6 +197,7 @@ def test_g18_offsets_are_saved_to_a_file_and_restored_from_it(
         ("other,t,0,1\n", "has no offsets of group g; it has other"),
         (b"\xff", "is not a text file"),
         ("t,0," + "9" * 5_000 + "\n", "line 1: '9999"),
+        ("t,0,1\nt,99999999999,1\n", "line 2: '99999999999' is not a partition"),
         ("t" * 200_000 + ",0,1\n", "line 1: field larger than field limit"),
         ("no-such-topic,0,1\n", "UNKNOWN_TOPIC_OR_PARTITION: topic no-such-topic"),
     ],

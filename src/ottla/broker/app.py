@@ -10,6 +10,7 @@ from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from ottla.assign.server import ServerAssignor
 from ottla.base.clock import Clock, SystemClock
 from ottla.base.errors import OttlaError, StorageError
 from ottla.base.secret import Secret
@@ -21,6 +22,7 @@ from ottla.broker.listeners import EVERYWHERE, Endpoint
 from ottla.broker.listeners import Listener as Configured
 from ottla.broker.node import Node, expect_coordinators, load_coordinators, make_node
 from ottla.broker.recover import Recovered, recover
+from ottla.broker.runtime.assigning import server_assignors
 from ottla.broker.runtime.timers import Timers
 from ottla.broker.runtime.upkeep import Upkeep
 from ottla.broker.server import Listener
@@ -71,13 +73,15 @@ class BrokerApp:
     async def start(self) -> Endpoint:
         """Recover the data directory and listen. Returns the host and port of the first listener.
 
-        Raises StorageError for a directory that cannot be used, CannotListenError for an address that cannot be used.
+        Raises ConfigError before anything is touched if there is an assignor that cannot be used, StorageError for a
+        directory that cannot be used, CannotListenError for an address that cannot be used.
         """
         started = time.monotonic()
         config = self._config
+        assignors = server_assignors(config.list("group.consumer.assignors"))
         self._disk.lock()
         try:
-            self.node = self._recover()
+            self.node = self._recover(assignors)
             self._connections.limits.rate_of_address = self.node.image.quotas.of_address
             expect_coordinators(self.node)
             await self._listen(self.node)
@@ -204,7 +208,7 @@ class BrokerApp:
         finally:
             self._disk.unlock()
 
-    def _recover(self) -> Node:
+    def _recover(self, assignors: Mapping[str, ServerAssignor]) -> Node:
         config, clock = self._config, self.clock
         self._recovered = recovered = recover(config, clock, self._disk, self._rng)
         if self.first_users:
@@ -213,7 +217,14 @@ class BrokerApp:
             add_users(recovered.metadata, self.first_users, self._rng)
         timers = Timers(clock, asyncio.get_running_loop())
         return make_node(
-            config, recovered.properties, clock, self._rng, timers, recovered.metadata, recovered.partitions
+            config,
+            recovered.properties,
+            clock,
+            self._rng,
+            timers,
+            recovered.metadata,
+            recovered.partitions,
+            assignors,
         )
 
 

@@ -1,10 +1,11 @@
 """One broker: its ports put together."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from ottla.assign.server import ServerAssignor
 from ottla.base.clock import Clock
 from ottla.base.limits import SETTLING_HEARTBEAT_MS
 from ottla.base.types import TopicPartition
@@ -24,7 +25,7 @@ from ottla.broker.ports.quotas import Quotas
 from ottla.broker.ports.topics import Topics
 from ottla.broker.ports.transactions import ProducerIds, Verification
 from ottla.broker.runtime.answers import then
-from ottla.broker.runtime.assigning import Assigning, server_assignors
+from ottla.broker.runtime.assigning import Assigning
 from ottla.broker.runtime.changes import Changes
 from ottla.broker.runtime.coordinators import Coordinators, apply_to_group, apply_to_transactions
 from ottla.broker.runtime.decided import DecidedChanges
@@ -78,6 +79,7 @@ def make_node(
     timers: Timers,
     metadata: ClusterMetadata,
     partitions: Partitions,
+    assignors: Mapping[str, ServerAssignor],
 ) -> Node:
     """The ports over a recovered data directory. The coordinators must be loaded afterwards."""
     slices = Slices(clock)
@@ -89,7 +91,6 @@ def make_node(
     group_config = _group_config(config)
     group_topics = GroupTopics(metadata.image, config.text("broker.rack"))
     settings = GroupSettings(group_config, partial(own_settings, config, metadata.image))
-    assignors = server_assignors(config.list("group.consumer.assignors"))
     groups: Coordinators[GroupShard] = Coordinators(
         GROUP_TOPIC,
         runtime,

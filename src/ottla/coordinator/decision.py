@@ -91,6 +91,8 @@ class AssignPartitions(NamedTuple):
     epoch: int
     assignor: ServerAssignor
     spec: GroupSpec
+    #: No other job has it: its result counts as long as the shard waits for this one.
+    token: object
 
 
 Timer: TypeAlias = SetTimer | CancelTimer

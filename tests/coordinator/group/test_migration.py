@@ -13,6 +13,10 @@ import pytest
 from ottla.base.limits import MAX_REQUEST_ELEMENTS
 from ottla.coordinator.group.classic.state import GroupState
 from ottla.coordinator.group.config import GroupConfig
+from ottla.coordinator.group.consumer.records import member_record
+from ottla.coordinator.group.consumer.room import CLASSIC_JOIN, CLASSIC_SYNC, REVOKE
+from ottla.coordinator.group.consumer.states import MemberState
+from ottla.wire.consumer_group_records import ClassicMemberMetadata, ClassicProtocol
 from ottla.wire.consumer_protocol import encode_assignment, encode_subscription
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment, TopicPartition
@@ -23,7 +27,7 @@ from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestPro
 from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.wire.messages.list_groups import ListedGroup
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.coordinator.group.consumer.rig import CLIENT, CONFIG, GROUP, FakeMember, Rig, settle
+from tests.coordinator.group.consumer.rig import CLIENT, CONFIG, GROUP, FakeMember, Metadata, Rig, by_pattern, settle
 
 _CONFIG = replace(CONFIG, group_initial_rebalance_delay_ms=0)
 
@@ -36,13 +40,13 @@ def _join(
     owned: tuple[int, ...] = (),
     generation: int = -1,
     topics: tuple[str, ...] = ("words",),
+    protocols: tuple[str, ...] = ("range",),
 ) -> int:
     token = rig.token()
     has = (OwnedTopic("words", owned),) if owned else ()
     metadata = encode_subscription(ConsumerProtocolSubscription(topics, None, has, generation))
-    request = JoinGroupRequest(
-        *(GROUP, 45_000, 60_000, member_id, instance_id, "consumer"), (JoinGroupRequestProtocol("range", metadata),)
-    )
+    offered = tuple(JoinGroupRequestProtocol(name, metadata) for name in protocols)
+    request = JoinGroupRequest(GROUP, 45_000, 60_000, member_id, instance_id, "consumer", offered)
     joining = rig.shard.join_group(token, request, CLIENT, rig.now_ms, unique_id=f"u{token}", member_id_required=False)
     rig.run(joining)
     rig.advance(0)  # the wait for the first members of a group is over
@@ -103,6 +107,77 @@ def test_an_upgrade_that_would_lose_something(assignment: bytes) -> None:
     answer = rig.join("m1")
     assert answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert _kind(rig) == "classic"
+
+
+def _divided(rig: Rig, *numbers: tuple[int, ...]) -> list[str]:
+    """A stable classic group whose leader has given each member these partitions of `words`; the ids."""
+    last = _join(rig)
+    ids: list[str] = [rig.answers[last].member_id]
+    for _ in numbers[1:]:
+        joining = _join(rig)
+        for each in ids:  # all others join again
+            last = _join(rig, each)
+        ids.append(rig.answers[joining].member_id)
+    generation, leader = rig.answers[last].generation_id, rig.answers[last].leader
+    given = tuple(
+        SyncGroupRequestAssignment(
+            each, encode_assignment(ConsumerProtocolAssignment((TopicPartition("words", has),) if has else ()))
+        )
+        for each, has in zip(ids, numbers, strict=True)
+    )
+    for each in sorted(ids, key=lambda each: each != leader):
+        token = rig.token()
+        said = given if each == leader else ()
+        request = SyncGroupRequest(GROUP, generation, each, None, "consumer", "range", said)
+        rig.run(rig.shard.sync_group(token, request, rig.now_ms))
+        assert not rig.answers[token].error_code
+    return ids
+
+
+def test_g21_a_group_whose_assignor_gives_a_partition_to_several_members_cannot_be_upgraded() -> None:
+    rig = Rig(config=_CONFIG)
+    member_id, _ = _divided(rig, (0, 1, 2, 3), (3, 0))
+    answer = rig.join("m1")
+    assert (answer.error_code, answer.error_message) == (
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        f"Cannot upgrade classic group {GROUP} to consumer group because its assignor gives a partition to several "
+        "members.",
+    )
+    assert (_kind(rig), _beat(rig, member_id, 2)) == ("classic", ErrorCode.NONE)
+
+
+def test_g21_a_topic_that_was_made_again_with_fewer_partitions_is_divided_as_it_is_now() -> None:
+    rig = Rig(Metadata(words=4, other=1), _CONFIG)
+    member_id = _stable(rig)
+    rig.metadata.delete("words")
+    words = rig.metadata.make("words", 2)
+    first = rig.joined("m1", "words", "other")
+    assert rig.group.members[member_id].assigned == {words: {0: 1, 1: 1}}
+    generation = rig.answers[_join(rig, member_id)].generation_id
+    assert not _synced(rig, member_id, generation)
+    settle(first)
+    assert {number for has in rig.group.target.values() for number in has.get(words, ())} == {0, 1}
+
+
+def test_g21_what_an_assignment_names_twice_counts_once_and_what_is_not_there_not_at_all() -> None:
+    rig = Rig(config=_CONFIG)
+    topics = (TopicPartition("words", (0, 3)), TopicPartition("words", (3, 1, -1, 4)), TopicPartition("gone", (0,)))
+    member_id = _stable(rig, encode_assignment(ConsumerProtocolAssignment(topics)))
+    rig.joined("m1")
+    assert rig.group.members[member_id].assigned == {rig.metadata.id_of("words"): {0: 1, 1: 1, 3: 1}}
+
+
+def test_g21_an_upgrade_while_a_member_has_dropped_the_assignor_of_the_last_generation() -> None:
+    """A rolling restart from `range` to `sticky`: the group has not elected anew yet."""
+    rig = Rig(config=_CONFIG)
+    member_id = rig.answers[_join(rig, protocols=("range", "sticky"))].member_id
+    waiting = _join(rig, protocols=("sticky",))
+    assert waiting not in rig.answers
+    assert not rig.join("m1").error_code
+    assert rig.answers[waiting].error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    assert len(rig.group.members) == 3
+    assert _kind(rig) == "consumer"
+    assert rig.group.members[member_id].topic_names == {"words"}
 
 
 def test_a_subscription_of_more_topics_than_a_request_may_name_is_not_read() -> None:
@@ -188,6 +263,34 @@ def _mixed(rig: Rig) -> tuple[FakeMember, str]:
     first = rig.joined("m1")
     member_id: str = rig.answers[_join(rig)].member_id
     return first, member_id
+
+
+def test_g21_an_assignor_that_a_member_names_twice_counts_once() -> None:
+    rig = Rig(config=_CONFIG)
+    first = rig.joined("m1")
+    member_id = rig.answers[_join(rig, protocols=("y", "x", "x"))].member_id
+    other_id = rig.answers[_join(rig, protocols=("y",))].member_id
+    assert rig.answers[_join(rig, protocols=("x",))].error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    rig.crash()
+    assert rig.group.classic_protocols == {"y": 2, "x": 1}
+    first.leave()
+    group = rig.shard.group(GROUP)
+    assert group is not None
+    assert set(group.members) == {member_id, other_id}
+
+
+def test_g21_members_that_have_no_assignor_in_common_stay_a_consumer_group() -> None:
+    """An earlier version let them in, so a log may have them: there is no classic group that they could be."""
+    rig = Rig(config=_CONFIG)
+    first, member_id = _mixed(rig)
+    member = replace(rig.group.members[member_id], member_id="poison")
+    classic = ClassicMemberMetadata(45_000, (ClassicProtocol("other", member.classic.supported_protocols[0].metadata),))  # type: ignore[union-attr]
+    rig.log.append(member_record(GROUP, replace(member, assigned={}, revoking={}, classic=classic)))
+    rig.crash()
+    first.leave()
+    assert (_kind(rig), set(rig.group.members)) == ("consumer", {member_id, "poison"})
+    rig.advance(90_000)
+    assert _listed(rig).group_state == "Empty"
 
 
 def test_g21_the_last_member_of_the_consumer_protocol_leaves() -> None:
@@ -304,3 +407,42 @@ def test_g21_a_rebalance_after_a_downgrade_outlives_the_coordinator() -> None:
     rig.crash()
     assert (_kind(rig), _beat(rig, member_id, generation)) == ("classic", ErrorCode.REBALANCE_IN_PROGRESS)
     assert rig.answers[_join(rig, member_id)].generation_id == generation + 1
+
+
+def test_a_pattern_ends_with_the_static_member_whose_place_one_of_the_classic_protocol_takes() -> None:
+    rig = Rig(Metadata(words=4, other=2), _CONFIG)
+    by_pattern(rig, "m1", "o.*", instance_id="A")
+    rig.joined("m2")
+    assert rig.group.is_subscribed_to("other")
+    assert not rig.answers[_join(rig, instance_id="A")].error_code
+    assert (rig.group.regexes, rig.group.is_subscribed_to("other")) == ({}, False)
+
+
+def test_a_member_of_the_classic_protocol_has_no_time_to_give_up_after_a_load() -> None:
+    """It has the time to join again; nothing would stop the other clock."""
+    rig = Rig(config=_CONFIG)
+    member_id = _stable(rig)
+    rig.joined("m1")
+    assert not rig.answers[_join(rig, member_id, owned=(0, 1, 2, 3), generation=1)].error_code
+    assert rig.group.members[member_id].state is MemberState.UNREVOKED_PARTITIONS
+    rig.crash()
+    assert not [key for key in rig.timers if key[0] == REVOKE]
+
+
+@pytest.mark.parametrize("how", ["left", "replaced"])
+def test_g21_no_clock_of_the_consumer_group_goes_on_in_the_classic_one(how: str) -> None:
+    """After another upgrade it would expel a member that has done nothing wrong."""
+    rig = Rig(config=_CONFIG)
+    first = rig.joined("m1", instance_id="i")
+    member_id: str = rig.answers[_join(rig)].member_id
+    settle(first)
+    assert not _synced(rig, member_id, 3)
+    second = rig.joined("m2")
+    assert _beat(rig, member_id, 3) is ErrorCode.REBALANCE_IN_PROGRESS  # it has a minute to join again
+    second.leave()
+    if how == "left":
+        first.leave()
+    else:
+        assert not rig.answers[_join(rig, instance_id="i")].error_code
+    assert _kind(rig) == "classic"
+    assert not [key for key in rig.timers if key[0] in (REVOKE, CLASSIC_JOIN, CLASSIC_SYNC)]

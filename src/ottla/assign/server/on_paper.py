@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ottla.assign.cooperative import hold_back
+from ottla.assign.server import order
 from ottla.assign.server.types import GroupSpec, MemberSpec, ServerAssignor, SubscriptionType, TopicSpec, checked
 from ottla.assign.types import Assignment, BaseAssignor, Cluster, RebalanceProtocol, Subscription
 from ottla.base.types import TopicPartition
@@ -55,7 +56,7 @@ class OnPaper(BaseAssignor):
             for name in names
         }
         group = GroupSpec(
-            {member: _member(said, ids) for member, said in subscriptions.items()},
+            {member: _member(subscriptions[member], ids) for member in order.member_ids(subscriptions)},
             topics,
             SubscriptionType.HOMOGENEOUS
             if len({frozenset(said.topics) for said in subscriptions.values()}) <= 1
@@ -82,6 +83,5 @@ def _member(said: Subscription, ids: Mapping[str, bytes]) -> MemberSpec:
     for tp in said.owned_partitions:
         if tp.topic in ids:
             assigned.setdefault(ids[tp.topic], []).append(tp.partition)
-    return MemberSpec(
-        [ids[topic] for topic in said.topics if topic in ids], assigned, said.group_instance_id, said.rack_id
-    )
+    wants = {ids[topic] for topic in said.topics if topic in ids}
+    return MemberSpec(order.subscription(wants), order.part(assigned), said.group_instance_id, said.rack_id)

@@ -45,6 +45,11 @@ class ShardUnloadedError(OttlaError):
 class Shard(Protocol):
     """What every coordinator shard offers."""
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether it waits for the outcome of a decision."""
+        ...
+
     def timer(self, key: tuple[str, ...], now_ms: int, /) -> Decision: ...
 
     def append_failed(self, decision: Decision, error: ErrorCode, /) -> Decision: ...
@@ -186,13 +191,8 @@ class ShardRunner(Generic[S]):
     def _run(self, call: Callable[[int], Decision], token: int | None) -> None:
         try:
             decision = call(self._runtime.clock.now_ms())
-        except InvariantError as fault:
-            self._start_over(fault)
-        except Exception as fault:  # noqa: BLE001 - logged; a decision changes nothing, so only its request suffers
-            _log.exception("an input of %s failed", self.tp)
-            future = self._waiting.pop(token, None) if token is not None else None
-            if future is not None and not future.done():
-                future.set_exception(fault)
+        except Exception as fault:  # noqa: BLE001 - logged
+            self._not_decided(call, token, fault)
         else:
             try:
                 self._carry_out(decision)
@@ -201,6 +201,23 @@ class ShardRunner(Generic[S]):
             else:
                 if token is not None:
                     self._fresh_starts = 0
+
+    def _not_decided(self, call: Callable[[int], Decision], token: int | None, fault: Exception) -> None:
+        """An input failed before anything was done about it. A decision changes nothing, so a request fails alone.
+
+        It may come again and again, and reading the log each time would keep all others from the shard. An input that
+        nobody would repeat is different: when it breaks an invariant, the shard is read again, which brings its timers
+        back, but after some times the input is passed over. Not so with a shard that cannot even begin. And one that
+        is in the middle of a decision now does not know what it has.
+        """
+        is_hopeful = self._fresh_starts < MAX_FRESH_STARTS or call == self.shard.loaded
+        if self.shard.is_busy or (token is None and isinstance(fault, InvariantError) and is_hopeful):
+            self._start_over(fault)
+            return
+        _log.error("an input of %s failed", self.tp, exc_info=fault)
+        future = self._waiting.pop(token, None) if token is not None else None
+        if future is not None and not future.done():
+            future.set_exception(fault)
 
     def _start_over(self, fault: Exception) -> None:
         """Read the log again, because the shard's memory cannot be trusted any more. Other requests go on meanwhile.

@@ -154,7 +154,7 @@ def _imported(strategy: str) -> object:
 def previous(path: Path, topics: Mapping[str, object]) -> PaperGroup:
     """What `--json` printed before, or a JSON object {"C0": ["t0-0", …], …}. Raises CommandError."""
     try:
-        data = json.loads(path.read_text())
+        data = json.loads(path.read_text(encoding="utf-8-sig"))  # editors put a mark in front
     except OSError as error:
         raise CommandError(f"--previous: {path} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ottla.base.digits import natural
+from ottla.base.digits import INT32_MAX, INT64_MAX, natural
 from ottla.cli.common import CommandError
 
 if TYPE_CHECKING:
@@ -66,11 +66,15 @@ def _row(row: list[str], where: str) -> tuple[str | None, TopicPartition, int]:
     if len(row) not in (3, 4):
         raise CommandError(f"{where}: {len(row)} columns; {_FORM}")
     *name, topic, partition, offset = row
-    return name[0] if name else None, TopicPartition(topic, _number(partition, where)), _number(offset, where)
+    return (
+        name[0] if name else None,
+        TopicPartition(topic, _number(partition, where, INT32_MAX)),
+        _number(offset, where),
+    )
 
 
-def _number(text: str, where: str) -> int:
-    number = natural(text.strip())
+def _number(text: str, where: str, most: int = INT64_MAX) -> int:
+    number = natural(text.strip(), most)
     if number is None:
         raise CommandError(f"{where}: {text!r} is not a partition or an offset; {_FORM}")
     return number

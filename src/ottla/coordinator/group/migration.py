@@ -32,7 +32,7 @@ from ottla.coordinator.group.consumer.records import (
     target_epoch_record,
     target_record,
 )
-from ottla.coordinator.group.consumer.room import Draft, Room
+from ottla.coordinator.group.consumer.room import CLASSIC_JOIN, CLASSIC_SYNC, REVOKE, SESSION, Draft, Room
 from ottla.coordinator.group.kinds import AnyGroup
 from ottla.wire.codec_errors import TooManyElementsError
 from ottla.wire.consumer_group_records import ClassicMemberMetadata, ClassicProtocol
@@ -66,6 +66,8 @@ def _upgrade(group: Group, draft: Draft) -> None:
     new.apply_target_epoch(epoch, 0)
     for each in group.members.values():
         member = _consumer_member(group, each, draft.room)
+        if any(new.partition_epoch(topic, number) != -1 for topic, has in member.assigned.items() for number in has):
+            raise _cannot_upgrade(group, "its assignor gives a partition to several members")
         new.apply_target(member.member_id, {topic: frozenset(numbers) for topic, numbers in member.assigned.items()})
         new.apply_member(member)
         draft.expect_heartbeat(each.member_id, each.session_timeout_ms)
@@ -116,9 +118,8 @@ def _cannot_upgrade(group: Group, why: str) -> RefusedError:
 
 
 def _consumer_member(group: Group, member: ClassicMember, room: Room) -> Member:
-    protocol = member.protocols[0].name if group.protocol is None else group.protocol
     try:
-        subscription = decode_subscription(member.metadata(protocol), MAX_REQUEST_ELEMENTS)
+        subscription = decode_subscription(_metadata(group, member), MAX_REQUEST_ELEMENTS)
         assignment = decode_assignment(member.assignment, MAX_REQUEST_ELEMENTS)
     except TooManyElementsError:
         why = f"a member's subscription or assignment has more than {MAX_REQUEST_ELEMENTS} elements"
@@ -131,11 +132,6 @@ def _consumer_member(group: Group, member: ClassicMember, room: Room) -> Member:
             "an unsupported custom assignor is in use. Please refer to the documentation or switch to a default "
             "assignor before re-attempting the upgrade",
         )
-    assigned: dict[bytes, tuple[int, ...]] = {}
-    for each in assignment.assigned_partitions:
-        topic = room.topics.find(each.topic)
-        if topic is not None and each.partitions:
-            assigned[topic.topic_id] = each.partitions
     return Member(
         member_id=member.member_id,
         member_epoch=group.generation,
@@ -146,11 +142,31 @@ def _consumer_member(group: Group, member: ClassicMember, room: Room) -> Member:
         client_id=member.client_id,
         client_host=member.client_host,
         topic_names=frozenset(subscription.topics),
-        assigned=in_epoch(assigned, group.generation),
+        assigned=in_epoch(_partitions(room, assignment), group.generation),
         classic=ClassicMemberMetadata(
             member.session_timeout_ms, tuple(ClassicProtocol(each.name, each.metadata) for each in member.protocols)
         ),
     )
+
+
+def _metadata(group: Group, member: ClassicMember) -> bytes:
+    """The member's subscription: under the group's assignor, unless it has dropped that and nobody is elected yet.
+
+    Apache Kafka fails then (IllegalArgumentException).
+    """
+    offered = {each.name: each.metadata for each in reversed(member.protocols)}
+    return offered.get(group.protocol or "", member.protocols[0].metadata)
+
+
+def _partitions(room: Room, assignment: ConsumerProtocolAssignment) -> dict[bytes, set[int]]:
+    """What the assignment names and is there. A topic may have been made again, with fewer partitions."""
+    found: dict[bytes, set[int]] = {}
+    for each in assignment.assigned_partitions:
+        topic = room.topics.find(each.topic)
+        numbers = () if topic is None else [number for number in each.partitions if 0 <= number < topic.partitions]
+        if topic is not None and numbers:
+            found.setdefault(topic.topic_id, set()).update(numbers)
+    return found
 
 
 # -- down
@@ -165,6 +181,8 @@ def downgrade_without(draft: Draft, leaving: Collection[Member]) -> bool:
         return False
     gone = {member.member_id for member in leaving}
     members = [member for member in group.members.values() if member.member_id not in gone]
+    if not frozenset.intersection(*(member.classic_protocols for member in members)):
+        return False  # an earlier version let such members in; no classic group could have them
     targets = {member.member_id: group.target.get(member.member_id, NO_TARGET) for member in members}
     draft.records += group_tombstones(group)
     reason = f"Downgrade group {group.group_id} from consumer to classic for member leaving."
@@ -226,6 +244,8 @@ def _become_classic(
         rebalance.prepare(classic, reason)
     else:
         classic.settled()
+    for member_id in draft.group.members:  # what they had to do here is no classic group's business
+        draft.stop(member_id, SESSION, REVOKE, CLASSIC_JOIN, CLASSIC_SYNC)
     draft.facts += classic.facts
     draft.target = classic.group
     draft.timers += classic.timers

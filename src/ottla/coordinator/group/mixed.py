@@ -148,7 +148,8 @@ def _join(
     updated = _updated(member, request, context, subscription)
     draft.joined(updated)
     names_changed = write_member(draft, member, updated)
-    bump = names_changed or update_regex(draft, member, updated, context.sees) is not RegexChange.NONE
+    regex = update_regex(draft, member, updated, context.sees)
+    bump = names_changed or regex is not RegexChange.NONE
     changed = update_subscriptions(draft, member, updated, bump=bump)
     owned = _owned(draft, subscription)
     if downgrade and replaced is not None:
@@ -304,14 +305,14 @@ def _waits(group: ConsumerGroup, member: Member) -> bool:
 
 def _expect_join(draft: Draft, member: Member) -> None:
     """The member must join again within its rebalance timeout, counted from the first time it was told."""
-    joining = draft.room.soft(draft.group.group_id).joining
+    joining = draft.soft.joining
     if member.member_id not in joining:
         joining.add(member.member_id)
         draft.start(CLASSIC_JOIN, member.member_id, member.rebalance_timeout_ms)
 
 
 def _joined(draft: Draft, member_id: str) -> None:
-    draft.room.soft(draft.group.group_id).joining.discard(member_id)
+    draft.soft.joining.discard(member_id)
     draft.stop(member_id, CLASSIC_JOIN)
 
 

@@ -102,6 +102,11 @@ class GroupShard:
 
     # -- queries
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether records of a decision are on their way to the log."""
+        return self._appending.is_busy
+
     def describe_group(self, group_id: str, *, report_missing: bool = True) -> DescribedGroup:
         """DescribeGroups for one group. `report_missing`: v6+ understands GROUP_ID_NOT_FOUND (KIP-1043)."""
         return self._classic.describe(group_id, report_missing=report_missing)

@@ -44,6 +44,11 @@ class TransactionShard:
     ) -> None:
         self.store = TransactionStore(config or TransactionConfig(), coordinator_epoch, new_producer_id)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether records of a decision are on their way to the log."""
+        return self.store.is_busy
+
     def get(self, transactional_id: str) -> TransactionMetadata | None:
         """The durable state of an id."""
         return self.store.get(transactional_id)

@@ -96,6 +96,11 @@ class TransactionStore:
         """Every id, in the order in which they came."""
         return self._transactions.values()
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a record of any id is on its way to the log."""
+        return bool(self._pending)
+
     def is_pending(self, transactional_id: str) -> bool:
         """Whether a record of this id is on its way to the log."""
         return transactional_id in self._pending

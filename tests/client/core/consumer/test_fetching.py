@@ -171,6 +171,17 @@ def test_c3_a_paused_partition_is_not_fetched_and_its_session_forgets_it() -> No
     assert offsets(rig.message(ApiKey.FETCH)) == {("t", 0): 0}
 
 
+def test_c3_a_partition_of_a_topic_that_is_not_subscribed_any_more_is_not_fetched_and_its_records_stay() -> None:
+    rig = reading(A, B)
+    rig.answer(ApiKey.FETCH, fetched(brought(0, 0)))
+    rig.state(A).unwanted = True
+    rig.answer(ApiKey.FETCH, fetched())
+    assert forgotten(rig.message(ApiKey.FETCH)) == [(TOPIC_ID, "t", (0,))]
+    assert rig.core.buffer.take_records(10) == []
+    rig.state(A).unwanted = False
+    assert [record.partition for record in rig.core.buffer.take_records(1)] == [0]
+
+
 def test_c3_nothing_is_fetched_without_a_position() -> None:
     rig = Rig()
     rig.assign(A)

@@ -263,6 +263,13 @@ class FakeMember:
             self.owned = {each.topic_id: each.partitions for each in answer.assignment.topic_partitions}
 
 
+def by_pattern(rig: Rig, member_id: str, pattern: str, **more: Any) -> None:
+    """A member that subscribes to a regular expression, which is resolved then."""
+    answer = rig.join(member_id, subscribed_topic_names=None, subscribed_topic_regex=pattern, **more)
+    assert not answer.error_code
+    rig.advance(0)
+
+
 def settle(*members: FakeMember, rounds: int = 10) -> None:
     """Heartbeats of all members until nothing changes any more."""
     for _ in range(rounds):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.assign.server.order import member_ids, partitions, uuid_hash
 from ottla.coordinator.decision import LogRecord
 from ottla.coordinator.group.config import GroupConfig
-from ottla.coordinator.group.consumer.java_order import member_ids, partitions, uuid_hash
 from ottla.coordinator.group.consumer.states import GroupState
 from ottla.coordinator.group.consumer.topics import Topic, TopicHashes, topic_hash
 from ottla.wire.consumer_group_records import RECORD_TYPES

@@ -30,6 +30,7 @@ from ottla.client.core.consumer.offset_reset import OffsetReset
 from ottla.client.core.consumer.positions import UNKNOWN_EPOCH, PartitionState
 from ottla.client.core.consumer.resets import Resets
 from ottla.client.core.consumer.shared import Shared
+from ottla.client.core.consumer.subscription import Kind
 from ottla.client.core.consumer.validation import Validation
 from ottla.client.core.intents import Channel, Core
 from ottla.client.core.metadata import ClusterSnapshot
@@ -140,6 +141,7 @@ class ConsumerCore(Core):
 
     def subscribed(self, now_s: float) -> None:
         """The user has changed the subscription."""
+        self._want()
         self.intend(FollowAllTopics(self.subscription.pattern is not None))
         self._retrack()
         self.intend(intents.RefreshMetadata())
@@ -186,6 +188,7 @@ class ConsumerCore(Core):
     def unsubscribed(self, now_s: float) -> None:
         """`unsubscribe` is over: forget the subscription."""
         self.subscription.clear()
+        self._want()
         self.intend(FollowAllTopics(False))
         self._retrack()
         self._advance(now_s)
@@ -328,6 +331,11 @@ class ConsumerCore(Core):
         if due_s is not None and self.watch.in_poll and due_s > now_s:
             times.append(due_s)
         self.wake_at_s = min((at_s for at_s in times if at_s is not None), default=None)
+
+    def _want(self) -> None:
+        """What the user does not name any more is not read any more, even while the group knows nothing of it."""
+        subscription = self.subscription
+        self.positions.want(subscription.topics if subscription.kind is Kind.TOPICS else None)
 
     def _retrack(self) -> None:
         """Ask for metadata of the topics that are needed now, and of no others."""

@@ -58,7 +58,7 @@ class OneByOne:
         for state, count in self._runs:
             got, version = self._began[state.tp]
             for record in self._records[start : start + count]:
-                if got is None or state.got is not got or state.version != version or state.paused:
+                if got is None or state.got is not got or state.version != version or state.rests:
                     return
                 got.record = record
                 yield record
@@ -102,7 +102,7 @@ class FetchBuffer:
     @property
     def has_takeable(self) -> bool:
         """Whether something can be taken. What belongs to a paused partition cannot."""
-        return any(not fetch.state.paused and not fetch.is_void and not fetch.exhausted for fetch in self._fetches)
+        return any(not fetch.state.rests and not fetch.is_void and not fetch.exhausted for fetch in self._fetches)
 
     def made_room(self) -> bool:
         """Whether a fetch was taken to its end since the last call of this. Only then is there room for another one."""
@@ -149,7 +149,7 @@ class FetchBuffer:
             if len(taken) >= limit:
                 break
             if not fetch.is_void and not fetch.exhausted:
-                if fetch.state.paused:
+                if fetch.state.rests:
                     continue
                 self._mark(fetch)
                 try:
@@ -174,7 +174,7 @@ class FetchBuffer:
         taken: dict[TopicPartition, T] = {}
         for fetch in list(self._fetches):
             if not fetch.is_void and not fetch.exhausted:
-                if fetch.state.paused or fetch.state.tp in taken:
+                if fetch.state.rests or fetch.state.tp in taken:
                     continue
                 self._mark(fetch)
                 try:

@@ -64,7 +64,7 @@ class Fetching:
         again_s: list[float] = []
         has_room = self._has_room()
         for state in shared.positions:
-            if state.fetch_offset == NO_POSITION or state.paused or state.validate:
+            if state.fetch_offset == NO_POSITION or state.rests or state.validate:
                 continue
             leader = snapshot.leader(state.tp)
             if leader == NO_LEADER:
@@ -91,9 +91,9 @@ class Fetching:
 
     def _has_room(self) -> bool:
         """Whether what the user can take is less than `fetch.max.bytes`: however many partitions there are, the fetches
-        of one broker in store, and the one that is coming, take twice that. What is paused, or ends in an error, may
+        of one broker in store, and the one that is coming, take twice that. What rests, or ends in an error, may
         stay for ever, so it does not count: it must not stop the others."""
-        stored = sum(s.buffered_bytes for s in self._shared.positions if not s.paused and not s.halted)
+        stored = sum(s.buffered_bytes for s in self._shared.positions if not s.rests and not s.halted)
         return stored == 0 or stored < self._shared.config.fetch_max_bytes
 
     # asking

@@ -64,6 +64,7 @@ class PartitionState:
         "taken_bytes",
         "taken_fetches",
         "tp",
+        "unwanted",
         "validate",
         "version",
     )
@@ -101,6 +102,8 @@ class PartitionState:
         self.end_asked: SpecialTimestamp | None = None
         self.retry_at_s = 0.0
         self.paused = False
+        #: The user does not subscribe to the topic any more, and the group has not heard of it.
+        self.unwanted = False
         #: The last stored fetch ends in an error: nothing is fetched until poll has raised it.
         self.halted = False
         self.version = 0
@@ -109,6 +112,11 @@ class PartitionState:
         self.log_start_offset = -1
         self.added_fetches = self.taken_fetches = 0
         self.added_bytes = self.taken_bytes = 0
+
+    @property
+    def rests(self) -> bool:
+        """Whether nothing is fetched, and the user gets nothing, for now."""
+        return self.paused or self.unwanted
 
     @property
     def buffered_fetches(self) -> int:
@@ -190,6 +198,8 @@ class Positions:
     def __init__(self) -> None:
         self._states: dict[TopicPartition, PartitionState] = {}
         self._assignments = 0
+        #: The topics that the user subscribes to by name; None for all that are assigned.
+        self._wanted: frozenset[str] | None = None
 
     def __iter__(self) -> Iterator[PartitionState]:
         return iter(list(self._states.values()))
@@ -214,6 +224,13 @@ class Positions:
         for tp, state in before.items():
             if tp not in self._states:
                 state.version += 1
+        self.want(self._wanted)
+
+    def want(self, topics: frozenset[str] | None) -> None:
+        """Read partitions of these topics alone; None for all that are assigned."""
+        self._wanted = topics
+        for state in self._states.values():
+            state.unwanted = topics is not None and state.tp.topic not in topics
 
     def committable(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Every known position."""

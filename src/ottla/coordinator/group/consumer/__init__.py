@@ -5,5 +5,5 @@ heartbeat, leave, describe   one file per request             subscriptions   wh
 regexes    regular expressions that members subscribe to      target          the assignment that shall be in the end
 reconcile  one member's next step towards it                  records         everything as Kafka's records, and back
 topics     the port to the metadata; hashes of topics         room            settings, and one input's work
-java_order the order in which assignors see members           groups          the inputs of all groups of a shard
+pace       when the next heartbeat is due                     groups          the inputs of all groups of a shard
 """

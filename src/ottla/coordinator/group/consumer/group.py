@@ -112,8 +112,8 @@ class ConsumerGroup:
         return topic in self.by_name or topic in self.by_regex
 
     def last_resolved(self) -> Resolved | None:
-        """One of the resolved regular expressions: all of a group are resolved together."""
-        return next(iter(self.regexes.values()), None)
+        """One of the regular expressions in use that are resolved: all of a group are resolved together."""
+        return next((each for regex, each in self.regexes.items() if regex in self.regex_members), None)
 
     # -- what offsets ask
 
@@ -256,7 +256,7 @@ class ConsumerGroup:
             self.static_members[member.instance_id] = member.member_id
         if member.classic is not None:
             self.classic_members += 1
-            self.classic_protocols.update(each.name for each in member.classic.supported_protocols)
+            self.classic_protocols.update(member.classic_protocols)
         if member.state is MemberState.STABLE:
             self._stable_in[member.member_epoch] += 1
         self._take(member.assigned, member.member_epoch)
@@ -269,7 +269,7 @@ class ConsumerGroup:
             take_away(self.assignors, (member.server_assignor,))
         if member.classic is not None:
             self.classic_members -= 1
-            take_away(self.classic_protocols, (each.name for each in member.classic.supported_protocols))
+            take_away(self.classic_protocols, member.classic_protocols)
         if member.state is MemberState.STABLE:
             take_away(self._stable_in, (member.member_epoch,))
         self._release(member.assigned, member.member_epoch)

@@ -7,6 +7,7 @@ them over when they are in the log, in operation and at recovery alike.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from ottla.assign.server import Partitions
@@ -29,7 +30,7 @@ from ottla.coordinator.group.consumer.room import (
     Room,
 )
 from ottla.coordinator.group.consumer.states import JOIN_EPOCH, GroupState, MemberState
-from ottla.coordinator.group.consumer.target import preferred_assignor, target_records
+from ottla.coordinator.group.consumer.target import holders, preferred_assignor, target_records
 from ottla.coordinator.group.context import RequestContext
 from ottla.coordinator.group.kinds import AnyGroup, Appending, Groups, answer
 from ottla.wire.consumer_group_records import RECORD_TYPES, decode_key, decode_value
@@ -122,17 +123,23 @@ class ConsumerGroups:
     def assigned(self, job: AssignPartitions, computed: Mapping[str, Partitions] | None, now_ms: int) -> Decision:
         """An assignor has done its work (`AssignPartitions`), and the result is checked. None: it failed.
 
-        A group whose assignor failed goes on with the target that it has.
+        A group whose assignor failed goes on with the target that it has. So does one that has lost a member and not
+        its epoch: that member's part would be nobody's, so the next heartbeat has the target computed anew.
         """
         group, soft = self.find(job.group_id), self.room.soft(job.group_id)
+        if soft.assigning is not job.token:
+            return NOTHING  # of a group that was deleted meanwhile, or of a shard that was read again
         soft.assigning = None
         if group is None or group.target_epoch >= job.epoch:
             return NOTHING
         if computed is None:
             soft.failed = Failure(job.epoch, now_ms + self.room.config.assignor_retry_ms)
             return NOTHING
-        present = [member_id for member_id in job.spec.members if member_id in group.members]
-        records = target_records(group, present, computed, job.epoch, now_ms)
+        places = holders(group, job.spec.members)
+        if None in places.values() and group.epoch == job.epoch:
+            return NOTHING
+        parts = {now: computed.get(then, {}) for then, now in places.items() if now is not None}
+        records = target_records(group, parts, parts, job.epoch, now_ms)
         return self._appending.prepare(Decision(tuple(records), cumulative=True), None, lambda _: NOTHING)
 
     # -- what the shard asks of every kind
@@ -203,7 +210,7 @@ class ConsumerGroups:
             draft = Draft(self.room, group, now_ms)
             for member in group.members.values():
                 draft.expect_heartbeat(member.member_id)
-                if member.state is MemberState.UNREVOKED_PARTITIONS:
+                if member.state is MemberState.UNREVOKED_PARTITIONS and not member.is_classic:
                     draft.start(REVOKE, member.member_id, member.rebalance_timeout_ms)
             timers += draft.timers
         return timers
@@ -229,12 +236,14 @@ class ConsumerGroups:
             facts=draft.told(),
         )
 
+        group_id = draft.group.group_id
+        before = self.room.soft(group_id)
+
         def failure(error: ErrorCode) -> Decision:
-            soft = self.room.soft(draft.group.group_id)
-            soft.assigning = soft.assigning if not draft.effects else None
-            soft.resolving = False if (REGEX, draft.group.group_id) in {t.key for t in draft.timers} else soft.resolving
+            self.room.keep(group_id, replace(before, joining=draft.soft.joining))
             return answer(token, refusal(error))
 
+        self.room.keep(group_id, draft.soft)
         return self._appending.prepare(decision, draft.target, failure)
 
     def _decide_alone(self, draft: Draft, key: tuple[str, ...]) -> Decision:

@@ -249,7 +249,6 @@ class Subscribed(NamedTuple):
 def update_subscriptions(draft: Draft, member: Member, updated: Member, *, bump: bool) -> Subscribed:
     """Raise the group's epoch when the member's subscription has changed (`bump`), or topics of the group have."""
     group, topics = draft.group, draft.room.topics
-    soft = draft.room.soft(group.group_id)
     seen = (topics.version, group.epoch)
     replaced = group.static_member(updated.instance_id)
     gone = replaced if replaced is not None else group.members.get(member.member_id)
@@ -260,7 +259,7 @@ def update_subscriptions(draft: Draft, member: Member, updated: Member, *, bump:
     def kind() -> SubscriptionType:
         return now().kind(len(group.members) + (gone is None))
 
-    if not bump and soft.seen == seen:
+    if not bump and draft.soft.seen == seen:
         return Subscribed(group.epoch, kind)
     metadata_hash = draft.room.hashes.of_group(now().topics())
     epoch = group.epoch
@@ -270,7 +269,7 @@ def update_subscriptions(draft: Draft, member: Member, updated: Member, *, bump:
         draft.records.append(epoch_record(group.group_id, epoch, metadata_hash))
     if group.has_partition_metadata:
         draft.records.append(partition_metadata_tombstone(group.group_id))
-    soft.seen = (topics.version, epoch)
+    draft.soft.seen = (topics.version, epoch)
     return Subscribed(epoch, kind)
 
 

@@ -51,6 +51,13 @@ class Member:
     def is_classic(self) -> bool:
         return self.classic is not None
 
+    @property
+    def classic_protocols(self) -> frozenset[str]:
+        """The assignors of the client's side that it supports. A request may have named one twice."""
+        return (
+            frozenset() if self.classic is None else frozenset(each.name for each in self.classic.supported_protocols)
+        )
+
     def is_reconciled_to(self, epoch: int) -> bool:
         """Whether the member has its part of the target of this epoch."""
         return self.state is MemberState.STABLE and self.member_epoch == epoch

@@ -42,5 +42,5 @@ def heartbeat_interval_ms(draft: Draft, member: Member, *, epoch: int, target_ep
 
 def _has_failed(draft: Draft, epoch: int) -> bool:
     """Whether the assignor has failed on this epoch: then haste does not bring a target sooner."""
-    failed = draft.room.soft(draft.group.group_id).failed
+    failed = draft.soft.failed
     return failed is not None and failed.epoch >= epoch

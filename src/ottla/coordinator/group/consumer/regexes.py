@@ -44,8 +44,9 @@ def update_regex(draft: Draft, member: Member, updated: Member, sees: Callable[[
 
     RefusedError (INVALID_REGULAR_EXPRESSION) when it is none.
     """
-    group, change, wanted = draft.group, RegexChange.NONE, False
+    group, wanted = draft.group, False
     before, now = member.topic_regex, updated.topic_regex
+    change = RegexChange.KNOWN if _forget_unused(draft, now) else RegexChange.NONE
     if before != now:
         change = RegexChange.CHANGED
         if before and group.regex_members[before] == 1:
@@ -59,10 +60,20 @@ def update_regex(draft: Draft, member: Member, updated: Member, sees: Callable[[
         elif before:
             change = RegexChange.KNOWN
     if _is_due(draft, member, updated, wanted=wanted):
-        soft = draft.room.soft(group.group_id)
-        soft.resolving, soft.sees = True, sees
+        draft.soft.resolving, draft.soft.sees = True, sees
         draft.timers.append(SetTimer((REGEX, group.group_id), 0))
     return change
+
+
+def _forget_unused(draft: Draft, wanted: str | None) -> bool:
+    """Delete what a log may still say of regular expressions that nobody uses; whether there was any.
+
+    Nobody writes such a log today. Their topics would count as topics that the group reads.
+    """
+    group = draft.group
+    unused = group.regexes.keys() - group.regex_members.keys() - {wanted} if group.regexes else set()
+    draft.records += [regex_record(group.group_id, each, None) for each in sorted(unused)]
+    return bool(unused)
 
 
 def _check(regex: str) -> None:
@@ -77,8 +88,8 @@ def _check(regex: str) -> None:
 
 def _is_due(draft: Draft, member: Member, updated: Member, *, wanted: bool) -> bool:
     """Whether the group's regular expressions are to be resolved now."""
-    group, soft = draft.group, draft.room.soft(draft.group.group_id)
-    if not (wanted or group.regex_members) or soft.resolving:
+    group = draft.group
+    if not (wanted or group.regex_members) or draft.soft.resolving:
         return False
     last = group.last_resolved()
     if last is not None and lasts(last.timestamp_ms, _SHORTEST_INTERVAL_MS + 1, draft.now_ms):
@@ -90,7 +101,7 @@ def _is_due(draft: Draft, member: Member, updated: Member, *, wanted: bool) -> b
     used = +used
     due = (
         wanted
-        or len(used) != len(group.regexes)
+        or not used.keys() <= group.regexes.keys()
         or (0 if last is None else last.version) < draft.room.topics.created_version
         or last is None
         or not lasts(last.timestamp_ms, draft.room.config.regex_refresh_interval_ms + 1, draft.now_ms)

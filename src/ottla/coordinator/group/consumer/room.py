@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from ottla.assign.server import BUILT_IN, ServerAssignor
@@ -54,10 +54,10 @@ class Soft:
     resolving: bool = False
     #: What the member sees for which they are resolved; the others of the group get no more. (As in Kafka.)
     sees: Callable[[str], bool] = sees_all
-    #: The group epoch for which an assignor works at present.
-    assigning: int | None = None
+    #: The token of the job on which an assignor works at present.
+    assigning: object | None = None
     failed: Failure | None = None
-    #: Members of the classic protocol that were told to join again.
+    #: Members of the classic protocol that were told to join again. Copies share it: nothing of it is undone.
     joining: set[str] = field(default_factory=set)
 
 
@@ -82,8 +82,12 @@ class Room:
         self.downgrade: Callable[[Draft, Collection[Member]], bool] = lambda draft, leaving: False
 
     def soft(self, group_id: str) -> Soft:
-        """What is known of the group beside its log."""
-        return self._soft.setdefault(group_id, Soft())
+        """What is known of the group beside its log. A `Draft` has a copy, for it may be thrown away."""
+        return self._soft.get(group_id) or Soft()
+
+    def keep(self, group_id: str, soft: Soft) -> None:
+        """This is known of the group now."""
+        self._soft[group_id] = soft
 
     def forget(self, group_id: str) -> None:
         """The group is gone."""
@@ -96,7 +100,10 @@ class Room:
 
 @dataclass(slots=True)
 class Draft:
-    """One input's work on one group. Nothing changes in the group; the records say what will."""
+    """One input's work on one group. Nothing changes in the group; the records say what will.
+
+    Nor does what is known beside the log, until the draft becomes a decision: it may be refused half-way, or fail.
+    """
 
     room: Room
     group: ConsumerGroup
@@ -110,6 +117,11 @@ class Draft:
     target: AnyGroup | None = None
     #: What the input means for the group's history, in order.
     facts: list[Fact] = field(default_factory=list)
+    #: What will be known of the group beside its log.
+    soft: Soft = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.soft = replace(self.room.soft(self.group.group_id))
 
     # -- history
 

@@ -53,8 +53,8 @@ def after(group: ConsumerGroup, gone: Iterable[Member], come: Iterable[Member] =
         by_name.update(new - old)
         take_away(regex_members, _regex(before))
         regex_members.update(_regex(now))
-    for regex in group.regex_members.keys() - regex_members.keys():
-        take_away(by_regex, group.regexes.get(regex, Resolved()).topics)
+    for regex in group.regexes.keys() - regex_members.keys():
+        take_away(by_regex, group.regexes[regex].topics)
     return Subscriptions(by_name, by_regex, regex_members)
 
 

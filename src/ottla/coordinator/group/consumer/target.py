@@ -7,6 +7,7 @@ heartbeats go on with the target before.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
@@ -20,11 +21,11 @@ from ottla.assign.server import (
     SubscriptionType,
     TopicSpec,
     UniformAssignor,
+    order,
 )
 from ottla.base.clock import lasts
 from ottla.base.limits import MAX_INLINE_ASSIGNMENT
 from ottla.coordinator.decision import AssignPartitions, LogRecord
-from ottla.coordinator.group.consumer import java_order
 from ottla.coordinator.group.consumer.errors import RefusedError
 from ottla.coordinator.group.consumer.group import ConsumerGroup
 from ottla.coordinator.group.consumer.member import NO_TARGET, Member, Target
@@ -32,6 +33,8 @@ from ottla.coordinator.group.consumer.records import target_epoch_record, target
 from ottla.coordinator.group.consumer.room import Draft, Room
 from ottla.coordinator.group.consumer.subscriptions import topic_names
 from ottla.wire.errors import ErrorCode
+
+_log = logging.getLogger(__name__)
 
 
 class MemberTarget(NamedTuple):
@@ -44,7 +47,7 @@ class MemberTarget(NamedTuple):
 def update_target(draft: Draft, epoch: int, member: Member, kind: Callable[[], SubscriptionType]) -> MemberTarget:
     """The target for `member`, computed anew when the group's epoch has gone beyond the target's.
 
-    RefusedError (UNKNOWN_SERVER_ERROR) when one of Kafka's assignors finds no assignment.
+    RefusedError (UNKNOWN_SERVER_ERROR) when one of Kafka's assignors finds no assignment, or has a fault.
     """
     group = draft.group
     last = MemberTarget(group.target_epoch, group.target_of(member))
@@ -54,12 +57,14 @@ def update_target(draft: Draft, epoch: int, member: Member, kind: Callable[[], S
     assignor = draft.room.assignors[name]
     spec = group_spec(draft.room, group, member, kind())
     if not _runs_inline(assignor, spec):
-        draft.room.soft(group.group_id).assigning = epoch
-        draft.effects.append(AssignPartitions(group.group_id, epoch, assignor, spec))
+        draft.soft.assigning = object()
+        draft.effects.append(AssignPartitions(group.group_id, epoch, assignor, spec, draft.soft.assigning))
         return last
     try:
         computed = assignor.assign(spec)
-    except AssignorError as fault:
+    except Exception as fault:  # noqa: BLE001 - a fault of ours is logged; the member hears as much as of the other
+        if not isinstance(fault, AssignorError):
+            _log.exception("assignor %s failed on epoch %d of group %s", name, epoch, group.group_id)
         raise RefusedError(
             ErrorCode.UNKNOWN_SERVER_ERROR, f"Failed to compute a new target assignment for epoch {epoch}: {fault}"
         ) from None
@@ -69,7 +74,7 @@ def update_target(draft: Draft, epoch: int, member: Member, kind: Callable[[], S
 
 def is_due(draft: Draft, epoch: int) -> bool:
     """Whether a new target may be computed now: not too soon after the last one (KIP-1263), and not twice."""
-    soft = draft.room.soft(draft.group.group_id)
+    soft = draft.soft
     if soft.assigning is not None:
         return False
     if soft.failed is not None and soft.failed.epoch >= epoch:
@@ -90,7 +95,7 @@ def preferred_assignor(room: Room, group: ConsumerGroup, member: Member | None =
             counts[before.server_assignor] -= 1
         if member.server_assignor is not None:
             counts[member.server_assignor] = counts.get(member.server_assignor, 0) + 1
-    known = [name for name in java_order.member_ids(counts) if counts[name] > 0 and name in room.assignors]
+    known = [name for name in order.member_ids(counts) if counts[name] > 0 and name in room.assignors]
     best = max((counts[name] for name in known), default=0)
     return next((name for name in known if counts[name] == best), room.default_assignor)
 
@@ -114,18 +119,14 @@ def group_spec(room: Room, group: ConsumerGroup, member: Member | None, kind: Su
     topics: dict[bytes, TopicSpec] = {}
     ids: dict[frozenset[str], list[bytes]] = {}
     specs: dict[str, MemberSpec] = {}
-    for member_id in java_order.member_ids(members):
+    for member_id in order.member_ids(members):
         each = members[member_id]
         names = topic_names(each, group.regexes)
         if names not in ids:
             ids[names] = _topic_ids(room, names, topics)
-        assigned = _in_java_order(targets.get(member_id, NO_TARGET))
+        assigned = order.part(targets.get(member_id, NO_TARGET))
         specs[member_id] = MemberSpec(ids[names], assigned, each.instance_id, each.rack_id)
     return GroupSpec(specs, topics, kind)
-
-
-def _in_java_order(target: Target) -> Partitions:
-    return {each: java_order.partitions(sorted(target[each])) for each in java_order.topic_ids(target)}
 
 
 def _topic_ids(room: Room, names: Iterable[str], topics: dict[bytes, TopicSpec]) -> list[bytes]:
@@ -136,7 +137,20 @@ def _topic_ids(room: Room, names: Iterable[str], topics: dict[bytes, TopicSpec])
         if topic is not None:
             topics[topic.topic_id] = TopicSpec(name, topic.partitions, topic.racks)
             found.append(topic.topic_id)
-    return java_order.topic_ids(sorted(found), copied=True)
+    return order.subscription(found)
+
+
+def holders(group: ConsumerGroup, members: Mapping[str, MemberSpec]) -> dict[str, str | None]:
+    """Who has the place of each of these members now; None for one that is gone.
+
+    A static member may have come back with another id meanwhile, which raises no epoch. Who was one of these itself has
+    its own place alone.
+    """
+    found: dict[str, str | None] = {}
+    for member_id, each in members.items():
+        heir = None if each.instance_id is None else group.static_members.get(each.instance_id)
+        found[member_id] = member_id if member_id in group.members else None if heir in members else heir
+    return found
 
 
 def target_records(

@@ -8,6 +8,7 @@ from ottla.client.core.consumer.subscription import SubscriptionPattern
 from ottla.client.core.intents import LearnTopics
 from ottla.client.errors import (
     DisconnectedError,
+    UnsupportedVersionError,
 )
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
@@ -359,3 +360,45 @@ def test_g20_the_broker_matches_a_subscription_pattern() -> None:
     rig.subscribe("u")
     said = rig.message(BEAT)
     assert (said.subscribed_topic_names, said.subscribed_topic_regex) == (("u",), "")
+
+
+def test_a_static_member_says_that_it_has_no_pattern() -> None:
+    """It may take the place of one that subscribed to a pattern, which the coordinator else keeps."""
+    rig, _ = joining({"group.instance.id": "i"})
+    [ask] = rig.asked(BEAT)
+    said = rig.beat(1, A)
+    assert (said.subscribed_topic_names, said.subscribed_topic_regex, ask.least) == (("t", "u"), "", 1)
+    reconcile(rig)
+    assert rig.beat(1, target=False).subscribed_topic_regex is None
+    dynamic, _ = joining()
+    assert dynamic.beat(1, A).subscribed_topic_regex is None
+
+
+def test_a_static_member_says_nothing_of_patterns_to_a_broker_that_knows_none() -> None:
+    rig, _ = joining({"group.instance.id": "i"})
+    rig.fail(BEAT, UnsupportedVersionError("too old"))
+    [ask] = rig.asked(BEAT)
+    said = rig.beat(1, A)
+    assert (said.subscribed_topic_names, said.subscribed_topic_regex, ask.least) == (("t", "u"), None, None)
+    reconcile(rig)
+    assert not rig.raised()
+    rig.beat(1, target=False)
+    rig.core.subscription.subscribe(SubscriptionPattern("t.*"))
+    rig.do(rig.core.subscribed)
+    rig.fail(BEAT, UnsupportedVersionError("too old"))
+    [error] = rig.raised()
+    assert isinstance(error, UnsupportedVersionError)
+
+
+def test_partitions_of_topics_that_are_not_subscribed_any_more_rest_until_the_coordinator_takes_them_away() -> None:
+    rig, _ = member(A, C)
+    assert not rig.state(A).rests
+    rig.subscribe("u")
+    assert (rig.state(A).rests, rig.state(C).rests) == (True, False)
+    rig.subscribe("t", "u")
+    assert not rig.state(A).rests
+    rig.beat(1, target=False)
+    rig.subscribe("t")
+    new_target(rig, 2, A, B, C)  # the coordinator has not heard of it, or thinks otherwise
+    reconcile(rig)
+    assert [rig.state(tp).rests for tp in (A, B, C)] == [False, False, True]

@@ -62,6 +62,9 @@ class Heartbeats:
         self._due_s: float | None = None
         self._not_before_s = 0.0
         self._has_said_pattern = False
+        #: A static member may take the place of one that subscribed to a pattern, which is the group's until somebody
+        #: says "". Not so where brokers know no patterns.
+        self._denies_patterns = member.group_instance_id is not None
         #: When the coordinator last answered.
         self.heard_s = 0.0
 
@@ -95,7 +98,7 @@ class Heartbeats:
     def _what_to_say(self, held: Held) -> Said:
         subscription = self._shared.subscription
         pattern = subscription.broker_pattern
-        if pattern is None and self._has_said_pattern:
+        if pattern is None and (self._has_said_pattern or self._denies_patterns):
             pattern = ""
         topics = () if subscription.broker_pattern is not None else tuple(sorted(subscription.topics))
         return Said(topics, pattern, held, self.reconciled)
@@ -121,7 +124,7 @@ class Heartbeats:
             config.group_remote_assignor if is_whole else None,
             None if held is None else held.for_the_wire(),
         )
-        self._has_said_pattern = self._has_said_pattern or said.pattern is not None
+        self._has_said_pattern = self._has_said_pattern or bool(said.pattern)
         timeout_ms = min(config.request_timeout_ms, max(_PATIENCE * self._interval_s, _LEAST_PATIENCE_S) * 1000)
         ticket = shared.eras.of_member(Call.CONSUMER_HEARTBEAT, said.reconciled)
         least = FIRST_VERSION_WITH_PATTERN if said.pattern is not None else None
@@ -151,6 +154,15 @@ class Heartbeats:
         self._shared.say(intents.DEBUG, "group %s: heartbeat failed: %s", self._shared.group_id, error)
         self._shared.find_coordinator()
         self.refused(now_s)
+
+    def say_less(self, now_s: float) -> bool:
+        """The coordinator is too old for what a heartbeat said. Returns whether another one can do without it."""
+        if self._due_s is None or not self._denies_patterns or self._has_said_pattern:
+            return False
+        self._denies_patterns = False
+        self._known = self._on_its_way = None
+        self._due_s = self._not_before_s = now_s
+        return True
 
     def acknowledge(self, now_s: float) -> None:
         """The member has reconciled its target: the next heartbeat says what it has, at once."""

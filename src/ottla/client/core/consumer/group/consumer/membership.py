@@ -18,7 +18,7 @@ from ottla.client.core.consumer.group.consumer.states import Input, State, next_
 from ottla.client.core.consumer.group.consumer.target import NOTHING, ByTopicId, Held, named, read_target
 from ottla.client.core.consumer.group.membership import LEAVE_TIMEOUT_S, Membership
 from ottla.client.core.consumer.shared import Shared
-from ottla.client.errors import ClientError, FencedInstanceIdError, code_of
+from ottla.client.errors import ClientError, FencedInstanceIdError, UnsupportedVersionError, code_of
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.consumer_group_heartbeat import (
@@ -120,7 +120,8 @@ class ConsumerMembership(Membership[ConsumerMember]):
             case Call.CONSUMER_HEARTBEAT if error.retriable:
                 self._heartbeats.unanswered(error, now_s)
             case Call.CONSUMER_HEARTBEAT:
-                self._refused(explained(error))
+                if not (isinstance(error, UnsupportedVersionError) and self._heartbeats.say_less(now_s)):
+                    self._refused(explained(error))
             case Call.LEAVE if self._state is State.LEAVING:
                 self.left()
 

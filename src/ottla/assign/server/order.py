@@ -6,9 +6,10 @@ and Ottla keeps its assignment, and the differential tests can ask for equality.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ottla.assign.java_hash import hash_order, table_order
+from ottla.assign.server.types import Partitions
 
 
 def member_ids(ids: Iterable[str]) -> list[str]:
@@ -24,6 +25,16 @@ def topic_ids(ids: Iterable[bytes], *, copied: bool = False) -> list[bytes]:
 def partitions(numbers: Iterable[int]) -> list[int]:
     """Partition numbers as a HashSet has them that was made of a list."""
     return table_order(numbers, int, copied=True)
+
+
+def subscription(ids: Iterable[bytes]) -> list[bytes]:
+    """The ids of the topics that a member subscribes to, all different, as an assignor sees them."""
+    return topic_ids(sorted(ids), copied=True)
+
+
+def part(target: Mapping[bytes, Iterable[int]]) -> Partitions:
+    """A member's part of the target before, as an assignor sees it."""
+    return {each: partitions(sorted(target[each])) for each in topic_ids(target)}
 
 
 def uuid_hash(topic_id: bytes) -> int:
