@@ -92,8 +92,7 @@ def load(
     flushed_offset = trusted_offset = max(recovery_point, producers.end_offset) if clean else recovery_point
     if outside.flush_is_unknown and not clean:
         flushed_offset = max(flushed_offset, reached_offset(segments))
-    missing = found.orphans | (set(outside.bases) - set(found.bases))
-    lost = lost_segments(missing, log_start_offset, flushed_offset)
+    lost = lost_segments(found.orphans | set(outside.bases) - set(found.bases), log_start_offset, flushed_offset)
     known = Known(log_start_offset, known_start, flushed_offset, trusted_offset, lost, recorded)
     walked = Walk(storage, config, now_ms, plan, known, producers, epochs).run(segments)
     if not walked.segments or walked.end_offset < log_start_offset >= flushed_offset:
@@ -106,12 +105,10 @@ def load(
     start_offset = _start(walked.segments[0].base_offset, known)
     findings = _findings(walked, plan, known, start_offset, compacts=config.compacts)
     findings = _witnessed(findings, outside, seen, epochs, snapshots, walked, start_offset)
-    findings = replace(findings, mended=(*findings.mended, *unlisted(findings.damaged, listed, outside.holes)))
+    findings = _with_list(storage, findings, listed, outside)
     producers.holes = findings.damaged
     is_thinned = walked.segments[0].base_offset > 0 or (config.compacts and len(walked.segments) > 1)
     producers.thinned_below = walked.end_offset if is_thinned else 0
-    if findings.damaged != listed:
-        write_damage(storage, findings.damaged)
     for segment in walked.segments[:-1]:
         segment.unload()
     walked.segments[-1].load_indexes()
@@ -119,6 +116,13 @@ def load(
     epochs.truncate(start_offset, end_offset)
     recovery_point = end_offset if clean else min(recovery_point, end_offset)
     return Loaded(walked.segments, producers, start_offset, end_offset, recovery_point, findings)
+
+
+def _with_list(storage: Storage, findings: Findings, listed: tuple[OffsetRange, ...], outside: Outside) -> Findings:
+    """Keep the list of holes for the next start. Tells when it did not name what the broker knew of."""
+    if findings.damaged != listed:
+        write_damage(storage, findings.damaged)
+    return replace(findings, mended=(*findings.mended, *unlisted(findings.damaged, listed, outside.holes)))
 
 
 def _new(storage: Storage, config: LogConfig, now_ms: int, start_offset: int, outside: Outside) -> Loaded:
