@@ -63,7 +63,7 @@ class TransactionCalls(AdminBase):
             found = []
             answer: ListTransactionsResponse
             for answer in await self._requests.ask_all_brokers(ApiKey.LIST_TRANSACTIONS, request):
-                raise_for(answer.error_code)
+                raise_for(answer.error_code, "a broker cannot tell all of its transactions now; its log says why")
                 found += [
                     TransactionListing(t.transactional_id, t.producer_id, t.transaction_state)
                     for t in answer.transaction_states
