@@ -4,9 +4,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ottla import AsyncAdmin, AsyncProducer, KafkaError, NewTopic, TopicPartition
+from ottla import AsyncAdmin, AsyncProducer, KafkaError, NewTopic, NotHangingError, TopicPartition
+from ottla.broker.access.acls import AclFilter
+from ottla.broker.config_keys import STANDARD_AUTHORIZER
 from ottla.broker.runtime.shard import ShardRunner
 from ottla.testing import AsyncBroker, Broker
+from ottla.wire.acls import AclOperation, ResourceType
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.hashing import coordinator_partition
@@ -19,6 +22,7 @@ from ottla.wire.messages.describe_producers import (
 from ottla.wire.messages.describe_transactions import DescribeTransactionsResponse, TransactionState
 from ottla.wire.messages.list_transactions import ListTransactionsResponse
 from ottla.wire.messages.metadata import MetadataResponse
+from tests.broker.guarded import allowed
 from tests.client import repair_journeys
 from tests.client.conftest import Watchdog
 from tests.client.fake_kafka import Asked
@@ -117,6 +121,29 @@ async def test_t14_every_coordinator_is_asked_whether_it_is_there(
         assert len(asked) == (2 if told is None else 1)
         for ids in asked:
             assert sorted(coordinator_partition(each, 3) for each in ids) == [0, 1, 2]
+
+
+async def test_t14_a_transaction_that_may_not_be_described_is_not_torn(watchdog: Watchdog) -> None:
+    """Everybody may do everything but describe this one id: to our admin it looks as if nobody had it."""
+    settings = {"authorizer.class.name": STANDARD_AUTHORIZER, "allow.everyone.if.no.acl.found": "true"}
+    tp = TopicPartition("t", 0)
+    async with watchdog(), AsyncBroker(settings) as broker:
+        servers = {"bootstrap.servers": broker.bootstrap_servers}
+        async with AsyncAdmin(servers) as admin, AsyncProducer({**servers, "transactional.id": "x"}) as producer:
+            await admin.create_topics([NewTopic("t", 1)])
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            await (await producer.send("t", b"a"))
+            others = allowed(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "x", principal="User:other")
+            await broker.node.acls.create([others])
+            (found,) = await admin.open_transactions()
+            assert (found.is_hanging, found.transactional_id) == (True, None)
+            for call in (admin.end_hanging_transaction, admin.abort_transaction):
+                with pytest.raises(NotHangingError, match=f"in {tp} is not hanging: .* you may not DESCRIBE its trans"):
+                    await call(tp, found.producer_id, found.producer_epoch)
+            await broker.node.acls.delete([AclFilter()])
+            await producer.commit_transaction()
+            assert [each.value for each in await broker.records("t", read_committed=True)] == [b"a"]
 
 
 async def _not_found(asked: Asked, usual: Usual) -> Answer:
