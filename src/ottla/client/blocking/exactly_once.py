@@ -90,10 +90,18 @@ class ExactlyOnce:
         self._work.stop()
 
     def close(self, error: BaseException | None = None) -> None:
-        """End the last batch, leave the group, disconnect; see `AsyncExactlyOnce.close`. The `with` block calls it."""
+        """End the last batch, leave the group, disconnect; see `AsyncExactlyOnce.close`. The `with` block calls it.
+
+        A first Ctrl-C makes it short, the next one ends it where it is.
+        """
         try:
             if self._thread.is_running:
-                self._thread.run(self._work.close(error))
+                try:
+                    self._thread.run(self._work.close(error))
+                except BaseException as interrupted:
+                    if self._thread.is_running:
+                        self._thread.run(self._work.close(error or interrupted))  # the first goes on meanwhile
+                    raise
         finally:
             self._thread.stop()
 

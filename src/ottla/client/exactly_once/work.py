@@ -13,9 +13,9 @@ and the loop gets the records again. No other member can have had them: partitio
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ottla.base.types import TopicPartition
 from ottla.client.consumer.consumer import AsyncConsumer
@@ -61,6 +61,8 @@ class AsyncExactlyOnce:
         #: The last batch timed out while the user worked on it.
         self._was_slow = False
         self._running = self._stopping = False
+        #: Somebody closes it; `_closed` is set when both clients are closed.
+        self._closing, self._closed = False, asyncio.Event()
         #: A call of the loop has failed, or was cancelled, in the middle of a transaction: there is no way to go on.
         self._broken = False
 
@@ -85,11 +87,14 @@ class AsyncExactlyOnce:
         """End the last batch, leave the group, disconnect. With `error` the batch is aborted.
 
         Without, it is committed if all its records were taken; else it is aborted, and read again by whoever gets the
-        partitions. Raises what the commit raises.
+        partitions. Raises what the commit raises. A cancellation makes it short, and is raised in the end: a member
+        that stays behind would keep its partitions from everybody. A later call waits for the end of the first.
         """
         if not self._running:
+            if self._closing:
+                await self._closed.wait()
             return
-        self._running = False
+        self._running, self._closing = False, True
         batch, self._batch = self._batch, None
         try:
             if batch is not None and error is None and not batch.aborted and batch.next_untaken is None:
@@ -97,8 +102,10 @@ class AsyncExactlyOnce:
         finally:
             if batch is not None:
                 batch.end("the work has ended")
-            await self._producer.abort_quietly()
-            await self._disconnect()
+            try:
+                await self._producer.abort_quietly()
+            finally:
+                await self._disconnect()
 
     def stop(self) -> None:
         """End the loop after the batch that it is working on, which is committed. Any thread may call this."""
@@ -106,9 +113,12 @@ class AsyncExactlyOnce:
 
     async def _disconnect(self) -> None:
         try:
-            await self._consumer.close()
+            await _to_its_end(self._consumer.close())
         finally:
-            await self._producer.close()
+            try:
+                await _to_its_end(self._producer.close())
+            finally:
+                self._closed.set()
 
     # the loop
 
@@ -275,3 +285,21 @@ class AsyncExactlyOnce:
             if better is error:
                 raise
             raise better from error
+
+
+async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """Wait until `work` has ended, whatever happens. A first cancellation goes on to it; each is raised in the end."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            if cancelled is None:
+                task.cancel()
+            cancelled = error
+    if cancelled is None:
+        return task.result()
+    if not task.cancelled():
+        task.exception()  # it is retrieved: the cancellation says more
+    raise cancelled
