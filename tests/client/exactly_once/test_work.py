@@ -98,8 +98,7 @@ async def test_t11_a_close_that_is_cancelled_leaves_no_member(
 
     others = asyncio.all_tasks()
     copying = asyncio.ensure_future(copy())
-    while not unanswered.happened:
-        await asyncio.sleep(0)
+    await asyncio.to_thread(unanswered.wait, PATIENCE_S)
     for _ in range(cancellations):
         copying.cancel()
         await asyncio.sleep(0)
