@@ -39,6 +39,8 @@ from ottla.wire.messages.write_txn_markers import (
 _TRANSACTION = CoordinatorKind.TRANSACTION
 #: How many partitions one DescribeProducers names at most, as in Kafka's tools: each may have many producers.
 _PARTITIONS_A_REQUEST = 500
+#: `transaction.timeout.ms` of who only fences: every broker allows it, and the next producer brings its own.
+_LEAST_TIMEOUT_MS = 1
 
 _OUTCOMES = {
     ErrorCode.NONE: TransactionOutcome.ENDED,
@@ -208,7 +210,7 @@ class TransactionCalls(AdminBase):
         """
 
         async def fence(transactional_id: str) -> ProducerIdentity:
-            request = init_producer_id(transactional_id, self.config.default_api_timeout_ms, NO_IDENTITY)
+            request = init_producer_id(transactional_id, _LEAST_TIMEOUT_MS, NO_IDENTITY)
             answer: InitProducerIdResponse = await self._requests.ask_coordinator(
                 _TRANSACTION, transactional_id, ApiKey.INIT_PRODUCER_ID, request
             )
