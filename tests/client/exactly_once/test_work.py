@@ -4,10 +4,12 @@ import asyncio
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ottla import Admin, Producer, ProducerFencedError, exactly_once
+from ottla import Admin, IllegalStateError, Producer, ProducerFencedError, exactly_once
+from ottla.client.exactly_once.work import AsyncExactlyOnce
 from ottla.testing import Broker, Faults
 from tests.client import exactly_once_journeys
 from tests.client.interrupts import UserInterrupt
@@ -135,3 +137,48 @@ def test_t11_an_interruption_while_it_closes_leaves_no_member(faulty: tuple[str,
         interrupting.join()
         signal.signal(signal.SIGUSR1, before)
     assert _members(servers, group) == 0
+
+
+async def test_t11_a_second_task_that_asks_for_a_batch_meanwhile_is_refused(servers: str) -> None:
+    """Each batch would commit the one that the other is working on."""
+    group, work = await asyncio.to_thread(_in_a_group, servers, 3)
+    refused: list[IllegalStateError] = []
+
+    async def second(batches: AsyncExactlyOnce) -> None:
+        try:
+            await anext(batches)
+        except IllegalStateError as error:
+            refused.append(error)
+
+    async with work as batches:
+        batch = await anext(batches)
+        for record in batch.records:
+            await batch.send(record.value)
+        asking = asyncio.ensure_future(anext(batches))
+        await asyncio.sleep(0)
+        await asyncio.ensure_future(second(batches))
+        asking.cancel()
+        await asyncio.wait({asking})
+    (error,) = refused
+    assert "Let one task (with blocking code, one thread) ask for batches" in str(error)
+    source = batch.records[0].topic
+    config = {"bootstrap.servers": servers, "group.id": group}
+    async with exactly_once(source, group, group, config, until_end=True) as rest:
+        async for batch in rest:
+            for record in batch:
+                await batch.send(record.value)
+    copied = await asyncio.to_thread(read_all, servers, group)
+    assert [record.value for record in copied] == [b"0", b"1", b"2"]
+
+
+def test_t11_a_second_thread_that_asks_for_a_batch_is_refused(servers: str) -> None:
+    group, work = _in_a_group(servers, 3)
+    with work as batches:
+        batch = next(batches)
+        with ThreadPoolExecutor(2) as pool:
+            with pytest.raises(IllegalStateError, match="Let one task"):
+                pool.submit(next, batches).result(PATIENCE_S)
+            list(pool.map(lambda record: batch.send(record.value), batch.records))
+    assert sorted(record.value or b"" for record in read_all(servers, group)) == [b"0", b"1", b"2"]
+    with pytest.raises(IllegalStateError, match="it was committed, so this record is missing in it"):
+        batch.send(b"late")

@@ -23,7 +23,7 @@ from ottla.client.core.backoff import Backoff
 from ottla.client.core.consumer.consumer_record import ConsumerRecord
 from ottla.client.core.offsets import OffsetAndMetadata
 from ottla.client.errors import ClientError, IllegalStateError, ProducerFencedError, RequestTimeoutError
-from ottla.client.exactly_once.batch import AnyBatch, AsyncBatch
+from ottla.client.exactly_once.batch import COMMITTED, AnyBatch, AsyncBatch
 from ottla.client.exactly_once.faults import explained, has_lost_its_epoch, passes, too_long
 from ottla.client.exactly_once.settings import Settings
 from ottla.client.producer.producer import AsyncProducer
@@ -34,6 +34,11 @@ log = logging.getLogger("ottla.exactly_once")
 #: How long one poll waits. Between two polls the loop looks whether it has to stop.
 _POLL_S = 0.5
 _UNKNOWN_EPOCH = -1
+TWO_WORKERS = (
+    "somebody else asks for batches of this loop, and each batch commits the one before. Let one task "
+    "(with blocking code, one thread) ask for batches, and share out the records of each; wait for all of them "
+    "before the next batch. Or make several exactly_once, each with a transactional_id of its own"
+)
 
 
 class AsyncExactlyOnce:
@@ -63,6 +68,8 @@ class AsyncExactlyOnce:
         self._running = self._stopping = False
         #: Somebody closes it; `_closed` is set when both clients are closed.
         self._closing, self._closed = False, asyncio.Event()
+        #: Who asks for a batch now.
+        self._asking: asyncio.Task[Any] | None = None
         #: A call of the loop has failed, or was cancelled, in the middle of a transaction: there is no way to go on.
         self._broken = False
 
@@ -141,7 +148,15 @@ class AsyncExactlyOnce:
         """
         if not self._running:
             raise IllegalStateError("exactly_once works inside a `with` block, or `async with`")
-        return await self._told(self._following())
+        here = asyncio.current_task()
+        if self._asking is not None and not self._asking.cancelling():
+            raise IllegalStateError(TWO_WORKERS)
+        self._asking = here
+        try:
+            return await self._told(self._following())
+        finally:
+            if self._asking is here:
+                self._asking = None
 
     @property
     def producer(self) -> AsyncProducer:
@@ -243,7 +258,7 @@ class AsyncExactlyOnce:
                 self._consumer.seek(tp, offset)
 
     async def _commit(self, batch: AnyBatch) -> None:
-        batch.end("it was committed")
+        batch.end(COMMITTED)
         await self._producer.send_offsets_to_transaction(batch.offsets, self._consumer.group_metadata())
         await self._until_known(self._producer.commit_transaction)
 
