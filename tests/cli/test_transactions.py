@@ -257,7 +257,6 @@ def test_t14_a_transaction_that_ends_before_the_answer_is_not_said_to_be_aborted
     ottla_broker: Broker,
     tp: TopicPartition,
     alive: Producer,
-    monkeypatch: pytest.MonkeyPatch,
     *,
     begins: bool,
     told: str,
@@ -268,8 +267,11 @@ def test_t14_a_transaction_that_ends_before_the_answer_is_not_said_to_be_aborted
             alive.begin_transaction()
             alive.send(tp.topic, b"next").result(30)
 
-    monkeypatch.setattr(sys, "stdin", _AnswersYes(goes_on))
-    said = ottla("transactions", "abort", tp.topic)
+    terminal, sys.stdin = sys.stdin, _AnswersYes(goes_on)
+    try:
+        said = ottla("transactions", "abort", tp.topic)
+    finally:
+        sys.stdin = terminal
     assert said.code == 1
     assert f"the transaction of {tp.topic} that was shown {told}; nothing was changed" in said.err
     if begins:
