@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.access.acls import Acl
 from ottla.broker.handlers.needs import NEEDS, Need
 from ottla.broker.handlers.table import TABLE
 from ottla.testing import AsyncBroker
@@ -29,6 +30,7 @@ from ottla.wire.messages.list_groups import ListGroupsRequest
 from ottla.wire.messages.list_transactions import ListTransactionsRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from ottla.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from tests.broker.api_questions import ApiQuestion, questions
 from tests.broker.guarded import GUARDED, UNAUTHORIZED, allow_only, allowed, errors, make_topics
 from tests.broker.wire_client import WireClient
@@ -301,6 +303,34 @@ async def test_a_transaction_does_not_name_topics_that_may_not_be_described(
     await allow_only(broker, [allowed(_O.DESCRIBE, _R.TRANSACTIONAL_ID), allowed(_O.READ, _R.TOPIC, "open")])
     (state,) = (await client.ask(ApiKey.DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest(("x",)))).transaction_states
     assert (state.error_code, [each.topic for each in state.topics]) == (0, ["open"])
+
+
+async def test_t14_an_open_transaction_is_not_ended_by_who_may_only_alter_the_cluster(
+    broker: AsyncBroker, client: WireClient
+) -> None:
+    """Who may not describe it takes it for one that hangs; the marker would tear it."""
+    await make_topics(broker, client, "t")
+    write, describe = allowed(_O.WRITE, _R.TRANSACTIONAL_ID), allowed(_O.DESCRIBE, _R.TRANSACTIONAL_ID)
+    await allow_only(broker, [write, allowed(_O.WRITE, _R.TOPIC)])
+    made = await client.ask(ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest("x", 60_000), 5)
+    topics = (AddPartitionsToTxnTopic("t", (0,)),)
+    added = AddPartitionsToTxnRequest((), "x", made.producer_id, made.producer_epoch, topics)
+    assert errors(await client.ask(ApiKey.ADD_PARTITIONS_TO_TXN, added, 3)) == {0}
+
+    async def mark(producer_id: int, *acls: Acl) -> set[int]:
+        await allow_only(broker, acls)
+        marker = WritableTxnMarker(producer_id, made.producer_epoch, False, (WritableTxnMarkerTopic("t", (0,)),))
+        return errors(await client.ask(ApiKey.WRITE_TXN_MARKERS, WriteTxnMarkersRequest((marker,))))
+
+    alter, broker_only = allowed(_O.ALTER, _R.CLUSTER), allowed(_O.CLUSTER_ACTION, _R.CLUSTER)
+    for acls in ([alter], [alter, describe], [broker_only]):
+        assert await mark(made.producer_id, *acls) == {ErrorCode.INVALID_TXN_STATE}
+    other = made.producer_id + 1
+    assert await mark(other, alter) == {0}
+    next(broker.node.transactions.active()).unload()
+    assert await mark(other, alter) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert await mark(other, broker_only) == {0}
+    assert await mark(made.producer_id, broker_only, describe) == {0}
 
 
 async def test_two_phase_commit_needs_an_operation_of_its_own(client: WireClient) -> None:

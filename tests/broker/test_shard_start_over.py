@@ -120,6 +120,16 @@ async def test_transactions_are_loading_while_groups_are(broker: AsyncBroker, cl
     assert [each.transactional_id for each in answer.transaction_states] == ["x"]
 
 
+async def test_t14_transactions_are_not_listed_while_a_shard_of_them_is_not_available(
+    broker: AsyncBroker, client: WireClient
+) -> None:
+    """As when its log cannot be read: what it has would be missing in silence, and look as if nobody had it."""
+    await client.ask(ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest("x", 60_000))
+    next(broker.node.transactions.active()).unload()
+    answer = await client.ask(ApiKey.LIST_TRANSACTIONS, ListTransactionsRequest())
+    assert (answer.error_code, answer.transaction_states) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, ())
+
+
 @pytest.mark.parametrize("version", [3, 5])
 async def test_a_producer_that_commits_offsets_waits_for_its_coordinator(
     broker: AsyncBroker, client: WireClient, version: int

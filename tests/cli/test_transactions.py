@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -236,6 +237,48 @@ def test_t14_an_open_transaction_is_aborted_by_its_id(ottla: Ottla, tp: TopicPar
         alive.commit_transaction()
 
 
+class _AnswersYes(io.TextIOBase):
+    """Standard input of a person who says yes, after something has happened."""
+
+    def __init__(self, happens: Callable[[], object]) -> None:
+        self._happens = happens
+
+    def readline(self, size: int | None = -1, /) -> str:  # type: ignore[override]
+        self._happens()
+        return "yes\n"
+
+
+@pytest.mark.parametrize(
+    ("begins", "told"),
+    [(False, "has ended meanwhile: it is CompleteCommit"), (True, "has ended meanwhile, and another one is open")],
+)
+def test_t14_a_transaction_that_ends_before_the_answer_is_not_said_to_be_aborted(
+    ottla: Ottla,
+    ottla_broker: Broker,
+    tp: TopicPartition,
+    alive: Producer,
+    *,
+    begins: bool,
+    told: str,
+) -> None:
+    def goes_on() -> None:
+        alive.commit_transaction()
+        if begins:
+            alive.begin_transaction()
+            alive.send(tp.topic, b"next").result(30)
+
+    terminal, sys.stdin = sys.stdin, _AnswersYes(goes_on)
+    try:
+        said = ottla("transactions", "abort", tp.topic)
+    finally:
+        sys.stdin = terminal
+    assert said.code == 1
+    assert f"the transaction of {tp.topic} that was shown {told}; nothing was changed" in said.err
+    if begins:
+        alive.commit_transaction()
+    assert _values(ottla_broker, tp) == [b"before", b"alive", *([b"next"] if begins else [])]
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -255,6 +298,8 @@ def test_t14_an_open_transaction_is_aborted_by_its_id(ottla: Ottla, tp: TopicPar
             "by its producer id and epoch: ottla transactions commit --producer-id 7 --producer-epoch",
         ),
         (("commit", "my-tx"), "To abort that of my-tx: ottla transactions abort my-tx"),
+        (("commit", "1:0:a:b"), "is committed by its producer, not by its transactional id (a:b). One that hangs"),
+        (("commit", "1:0:a:b"), "To abort that of a:b: ottla transactions abort a:b"),
         (("commit", "8"), "with its epoch: ottla transactions commit --producer-id 8 --producer-epoch 0; `ottla"),
         (
             ("abort", "8", "-y"),

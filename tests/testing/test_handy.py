@@ -7,7 +7,7 @@ import pytest
 from ottla import Admin, AsyncProducer, Consumer, Producer
 from ottla.base.clock import ManualClock
 from ottla.client.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
-from ottla.testing import AsyncBroker, Broker, BrokerError
+from ottla.testing import AsyncBroker, Broker, BrokerError, Faults
 
 PATIENCE_S = 60.0
 
@@ -52,6 +52,18 @@ def test_a_group_is_waited_for() -> None:
                 broker.wait_for_group("g", members=2, timeout_s=0.2)
     with pytest.raises(BrokerError, match="the broker does not run"):
         broker.records("orders")
+
+
+def test_in_an_outage_a_test_waits_no_longer_than_it_says() -> None:
+    faults = Faults()
+    with Broker(faults=faults) as broker:
+        broker.create_topics("orders")
+        with faults.outage():
+            with pytest.raises(TimeoutError, match=r"topic orders was not read to its end within 0\.3 s"):
+                broker.records("orders", timeout_s=0.3)
+            with pytest.raises(TimeoutError, match=r"group g is not stable with members after 0\.3 s"):
+                broker.wait_for_group("g", timeout_s=0.3)
+        assert broker.records("orders") == []
 
 
 def test_time_goes_by_for_the_broker_alone_and_does_not_come_back_after_a_restart() -> None:

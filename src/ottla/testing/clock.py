@@ -41,6 +41,7 @@ class BrokerClock:
     def advance(self, delta_ms: int) -> None:
         """Let `delta_ms` milliseconds pass for the broker alone. What was due by then has happened on return.
 
+        But what the broker does beside other work (retention, cleaning, offsets that are too old) has only begun.
         Transactions and sessions expire, also the sessions of members that live: they were silent for so long. Clients
         hear of it in their own time. TypeError for what is no int; ValueError for a negative number, or more than a
         hundred years; BrokerError when the broker does not run.

@@ -40,21 +40,32 @@ async def records(bootstrap: str, topic: str, *, read_committed: bool, timeout_s
     seconds("timeout_s", timeout_s)
     isolation = "read_committed" if read_committed else "read_uncommitted"
     found: list[ConsumerRecord] = []
-    async with (
-        AsyncAdmin(_config(bootstrap)) as admin,
-        AsyncConsumer({**_config(bootstrap), "isolation.level": isolation}) as consumer,
-        asyncio.timeout(timeout_s),
-    ):
-        described = (await admin.describe_topics([topic]))[topic]
-        partitions = [TopicPartition(topic, each.partition) for each in described.partitions]
-        consumer.assign(partitions)
-        consumer.seek_to_beginning(partitions)
-        ends = await consumer.end_offsets(partitions)
-        for tp in partitions:
-            while await consumer.position(tp) < ends[tp]:
-                found += await consumer.poll(_LOOK_S)
+    try:
+        async with (
+            asyncio.timeout(timeout_s),  # around the connections, too: nobody may be there
+            AsyncAdmin(_config(bootstrap)) as admin,
+            AsyncConsumer({**_config(bootstrap), "isolation.level": isolation}) as consumer,
+        ):
+            ends = await _read(admin, consumer, topic, found)
+    except TimeoutError:
+        raise TimeoutError(f"topic {topic} was not read to its end within {timeout_s:g} s") from None
     there = [each for each in found if each.offset < ends[TopicPartition(topic, each.partition)]]
     return sorted(there, key=lambda each: (each.partition, each.offset))
+
+
+async def _read(
+    admin: AsyncAdmin, consumer: AsyncConsumer, topic: str, found: list[ConsumerRecord]
+) -> dict[TopicPartition, int]:
+    """Read all partitions into `found`; where they end, or ended when the reading began."""
+    described = (await admin.describe_topics([topic]))[topic]
+    partitions = [TopicPartition(topic, each.partition) for each in described.partitions]
+    consumer.assign(partitions)
+    consumer.seek_to_beginning(partitions)
+    ends = await consumer.end_offsets(partitions)
+    for tp in partitions:
+        while await consumer.position(tp) < ends[tp]:
+            found += await consumer.poll(_LOOK_S)
+    return ends
 
 
 async def stable_group(bootstrap: str, group_id: str, members: int | None, timeout_s: float) -> GroupDescription:
@@ -63,20 +74,19 @@ async def stable_group(bootstrap: str, group_id: str, members: int | None, timeo
         whole("members, or None for any number,", members, 0)
     seconds("timeout_s", timeout_s)
     seen = "it is not there"
-    async with AsyncAdmin(_config(bootstrap)) as admin:
-        try:
-            async with asyncio.timeout(timeout_s):
-                while True:
-                    try:
-                        group = (await admin.describe_groups([group_id]))[group_id]
-                    except KafkaError as error:
-                        if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
-                            raise
-                    else:
-                        seen = f"it is {group.state}, with {len(group.members)} members"
-                        if group.state == _STABLE and members in (None, len(group.members)):
-                            return group
-                    await asyncio.sleep(_LOOK_S)
-        except TimeoutError:
-            wanted = "members" if members is None else f"{members} members"
-            raise TimeoutError(f"group {group_id} is not stable with {wanted} after {timeout_s:g} s: {seen}") from None
+    try:
+        async with asyncio.timeout(timeout_s), AsyncAdmin(_config(bootstrap)) as admin:
+            while True:
+                try:
+                    group = (await admin.describe_groups([group_id]))[group_id]
+                except KafkaError as error:
+                    if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+                        raise
+                else:
+                    seen = f"it is {group.state}, with {len(group.members)} members"
+                    if group.state == _STABLE and members in (None, len(group.members)):
+                        return group
+                await asyncio.sleep(_LOOK_S)
+    except TimeoutError:
+        wanted = "members" if members is None else f"{members} members"
+        raise TimeoutError(f"group {group_id} is not stable with {wanted} after {timeout_s:g} s: {seen}") from None

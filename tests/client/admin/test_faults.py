@@ -7,11 +7,21 @@ from typing import Any
 
 import pytest
 
-from ottla import AsyncAdmin, IllegalStateError, InternalError, KafkaError, NewTopic, OffsetAndMetadata, TopicPartition
+from ottla import (
+    AsyncAdmin,
+    AsyncProducer,
+    IllegalStateError,
+    InternalError,
+    KafkaError,
+    NewTopic,
+    OffsetAndMetadata,
+    TopicPartition,
+)
 from ottla.client.admin.types import OffsetSpec, TransactionOutcome
 from ottla.client.config.admin import admin_config
 from ottla.client.core.producer.transactions import TransactionHandle
 from ottla.client.net.cluster import Cluster
+from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
@@ -160,3 +170,19 @@ async def test_the_end_of_a_transaction_that_has_ended_is_known(watchdog: Watchd
         broker.script(ApiKey.END_TXN, instead(EndTxnResponse(error_code=ErrorCode.CONCURRENT_TRANSACTIONS)))
         broker.always(ApiKey.END_TXN, instead(EndTxnResponse(error_code=ErrorCode.PRODUCER_FENCED)))
         assert await admin.end_transaction(_HANDLE, commit=True) is TransactionOutcome.FENCED
+
+
+async def test_t14_a_producer_is_fenced_whatever_time_out_its_broker_allows(watchdog: Watchdog) -> None:
+    async with watchdog(), AsyncBroker({"transaction.max.timeout.ms": "5000"}) as broker:
+        servers = {"bootstrap.servers": broker.bootstrap_servers}
+        settings = {**servers, "transactional.id": "x", "transaction.timeout.ms": 5_000}
+        async with AsyncAdmin(servers) as admin, AsyncProducer(settings) as producer:
+            await admin.create_topics([NewTopic("t")])
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            await (await producer.send("t", b"v"))
+            await admin.fence_producers(["x"])
+            assert (await admin.describe_transactions(["x"]))["x"].state == "Empty"
+            async with AsyncProducer(settings) as successor:
+                await successor.init_transactions()
+                assert (await admin.describe_transactions(["x"]))["x"].timeout_ms == 5_000

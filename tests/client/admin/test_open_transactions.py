@@ -1,8 +1,11 @@
 """Which open transactions hang (SPEC T14): three looks, and what may happen between them."""
 
+import pytest
+
 from ottla import TopicPartition
-from ottla.client.admin.open_transactions import OpenTransaction, open_in, still_open, with_coordinators
+from ottla.client.admin.open_transactions import OpenTransaction, made_up_ids, open_in, still_open, with_coordinators
 from ottla.client.admin.types import ProducerDescription, TransactionDescription
+from ottla.wire.hashing import coordinator_partition
 
 _T0, _T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -22,6 +25,13 @@ def _open(tp: TopicPartition, start_offset: int, producer_id: int = 7) -> OpenTr
 def test_t14_what_is_open_is_in_order_and_what_is_not_is_left_out() -> None:
     producers = {_T1: [_producer(8, 4), _producer(9, -1), _producer(7, 2)], _T0: [_producer(7, 0)]}
     assert open_in(producers) == [_open(_T0, 0), _open(_T1, 2), _open(_T1, 4, 8)]
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 31, 50, 961, 1_000])
+def test_t14_there_is_an_id_to_ask_each_coordinator_for(partitions: int) -> None:
+    ids = made_up_ids(partitions)
+    assert list(ids.values()) == list(range(partitions))
+    assert all(coordinator_partition(each, partitions) == number for each, number in ids.items())
 
 
 def test_t14_a_partition_that_the_coordinator_has_does_not_hang() -> None:

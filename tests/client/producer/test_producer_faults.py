@@ -152,6 +152,10 @@ async def test_a_loop_that_ended_while_it_waited_for_a_record_harms_no_other(wat
 @pytest.mark.parametrize(
     ("offsets", "group"),
     [
+        ({"t": OffsetAndMetadata(1)}, ConsumerGroupMetadata("g")),
+        ({("t", 0, 1): 1}, ConsumerGroupMetadata("g")),
+        ([("t", 0)], ConsumerGroupMetadata("g")),
+        ("t", ConsumerGroupMetadata("g")),
         ({("t", 0): 1}, "group"),
         ({("t", 0): 1}, None),
         ({("t", 0): 1}, ConsumerGroupMetadata(5)),  # type: ignore[arg-type]
@@ -172,6 +176,7 @@ async def test_offsets_that_are_none_are_refused_and_harm_no_transaction(
         await producer.init_transactions()
         async with producer.transaction():
             await producer.send("t", b"v")
-            with pytest.raises((TypeError, ValueError)):
+            with pytest.raises((TypeError, ValueError)) as refused:
                 await producer.send_offsets_to_transaction(offsets, group)
+            assert "__new__" not in str(refused.value)
         assert broker.kafka.log("t").values() == [b"v"]

@@ -25,6 +25,8 @@ def handle(
     """All transactional ids of this node that pass the filters, and that may be described."""
     if node.transactions.loading:
         return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    if node.transactions.has_unloaded:
+        return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return node.slices.start(_list(node, request, context), "listing transactions")
 
 

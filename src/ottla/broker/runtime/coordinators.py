@@ -107,6 +107,11 @@ class Coordinators(Generic[S]):
         """Whether a shard's log is still being read."""
         return any(runner.state is ShardState.LOADING for runner in self._runners.values())
 
+    @property
+    def has_unloaded(self) -> bool:
+        """Whether a shard's log cannot be read: a list of all that is known would leave out in silence what it has."""
+        return any(runner.state is ShardState.UNLOADED for runner in self._runners.values())
+
     def runner(self, partition: int) -> ShardRunner[S] | None:
         """The runner of a partition."""
         return self._runners.get(partition)

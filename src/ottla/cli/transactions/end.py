@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -26,6 +27,7 @@ from ottla.cli.transactions.repair import NEVER_MS, NO_TIMEOUT, row_of, state_of
 if TYPE_CHECKING:
     from ottla import Admin, TopicPartition
     from ottla.client.admin.open_transactions import OpenTransaction
+    from ottla.client.admin.types import TransactionDescription
 
 _COLUMNS = ("topic", "partition", "start_offset", "producer_id", "producer_epoch", "transactional_id", "state", "since")
 _ABORTS = "no read_committed reader will ever get these records"
@@ -139,7 +141,11 @@ def commit(
 
 
 def _not_by_id(given: str) -> str:
+    from ottla import TransactionHandle
+
     example = "ottla transactions commit --producer-id 7 --producer-epoch 0"
+    with suppress(ValueError):
+        given = TransactionHandle.parse(given).transactional_id
     if _is_number(given):
         return (
             f"a producer id is given with its epoch: {example.replace('7', given)}; "
@@ -194,10 +200,24 @@ def _abort_by_id(admin: Admin, transactional_id: str, how: _How) -> None:
             say(NO_TIMEOUT)
     agreed = agreed_to(yes=how.yes, dry_run=how.dry_run)
     if agreed:
+        _require_still_open(found, found_by_id(admin, [transactional_id])[transactional_id])
         admin.fence_producers([transactional_id])
         say(f"{transactional_id}: aborted, and its producer fenced.")
     if how.as_json:
         print_rows([{**described_row(found), "ended": agreed, "error": None}], (), as_json=True, none="")
+
+
+def _require_still_open(shown: TransactionDescription, now: TransactionDescription) -> None:
+    """Raise CommandError if the transaction that was shown has ended while a person was asked."""
+    if (now.state, *_identity(now)) != (shown.state, *_identity(shown)):
+        told = ", and another one is open" if now.state == shown.state else f": it is {now.state}"
+        raise CommandError(
+            f"the transaction of {shown.transactional_id} that was shown has ended meanwhile{told}; nothing was changed"
+        )
+
+
+def _identity(each: TransactionDescription) -> tuple[int, int, int]:
+    return each.producer_id, each.producer_epoch, each.start_ms
 
 
 # -- by what partitions know

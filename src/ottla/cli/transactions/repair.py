@@ -100,6 +100,8 @@ def find_hanging(
     A transaction hangs when its coordinator does not know the producer or the partition any more, or never did. It is
     told only if it was open before the coordinators were asked, and is still open after. Nothing is changed.
 
+    With an authorizer you need DESCRIBE on all transactional ids: one that you may not describe looks as if it hung.
+
     Example: `ottla transactions find-hanging orders --older-than PT15M`
     """
     from ottla import Admin

@@ -11,10 +11,16 @@ that was open all the time, and not known in between, will never be ended.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from itertools import product
+from typing import Final, NamedTuple
 
 from ottla.base.types import TopicPartition
 from ottla.client.admin.types import ProducerDescription, TransactionDescription
+from ottla.wire.hashing import coordinator_partition
+
+#: What made-up transactional ids begin with; nobody's id does.
+_MADE_UP: Final = "ottla-asks-whether-somebody-is-there-"
+_PRINTABLE: Final = "".join(map(chr, range(ord("!"), ord("~") + 1)))
 
 
 class OpenTransaction(NamedTuple):
@@ -66,6 +72,20 @@ class PartitionHold(NamedTuple):
     def waiting_offsets(self) -> int:
         """How many offsets (of records and markers) such readers do not get yet."""
         return self.high_watermark - self.last_stable_offset
+
+
+def made_up_ids(partitions: int) -> dict[str, int]:
+    """A transactional id that nobody has for each partition of `__transaction_state`, which has so many.
+
+    Whoever answers that there is no such id coordinates that partition, and has read what it knows.
+    """
+    found: dict[int, str] = {}
+    for end in product(_PRINTABLE, repeat=3):  # ids that follow each other belong to partitions that do
+        transactional_id = _MADE_UP + "".join(end)
+        found.setdefault(coordinator_partition(transactional_id, partitions), transactional_id)
+        if len(found) == partitions:
+            break
+    return {transactional_id: partition for partition, transactional_id in sorted(found.items())}
 
 
 def open_in(producers: Mapping[TopicPartition, Iterable[ProducerDescription]]) -> list[OpenTransaction]:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 from ottla.base.types import TopicPartition
 from ottla.client.admin.group_offsets import GroupOffsetCalls
@@ -10,6 +11,7 @@ from ottla.client.admin.open_transactions import (
     OpenTransaction,
     PartitionHold,
     WaitingGroup,
+    made_up_ids,
     open_in,
     still_open,
     with_coordinators,
@@ -19,14 +21,20 @@ from ottla.client.admin.topics import TopicCalls
 from ottla.client.admin.transactions import TransactionCalls
 from ottla.client.admin.types import CLASSIC, CONSUMER, OffsetSpec, TransactionDescription
 from ottla.client.core.metadata import NO_LEADER
-from ottla.client.errors import KafkaError, NotHangingError, UnknownTopicOrPartitionError
+from ottla.client.errors import KafkaError, NotHangingError, UnknownTopicOrPartitionError, raise_for
 from ottla.client.net.record_times import first_timestamps
-from ottla.client.net.requests import together
+from ottla.client.net.requests import only, together
+from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 
 _TRANSACTION_STATE = "__transaction_state"
 #: Groups that are asked about at once.
 _GROUPS_AT_ONCE = 8
+_NEEDS_DESCRIBE = (
+    "only who may DESCRIBE all transactional ids can tell which transactions hang: one that may not be described looks "
+    "as if no coordinator had it"
+)
 
 
 class RepairCalls(TopicCalls, RecordCalls, GroupCalls, GroupOffsetCalls, TransactionCalls):
@@ -35,8 +43,10 @@ class RepairCalls(TopicCalls, RecordCalls, GroupCalls, GroupOffsetCalls, Transac
     async def open_transactions(self, partitions: Iterable[TopicPartition] | None = None) -> list[OpenTransaction]:
         """What is open in partitions (None: in all, Kafka's own among them), sorted by partition and start offset.
 
-        `is_hanging` is proved: it was open, no coordinator had it, and it was open still. Raises KafkaError with
-        COORDINATOR_NOT_AVAILABLE while a partition of `__transaction_state` has no leader: then nobody can tell.
+        `is_hanging` is proved: it was open, no coordinator had it, and it was open still. Raises KafkaError while
+        nobody can tell: with COORDINATOR_NOT_AVAILABLE if a partition of `__transaction_state` has no leader, or its
+        coordinator has not read it; with TRANSACTIONAL_ID_AUTHORIZATION_FAILED without DESCRIBE on all transactional
+        ids. A right that is missing for some ids only is not seen: their transactions would be told as hanging.
         """
         everywhere = partitions is None
         wanted = await self._all_partitions() if partitions is None else list(partitions)
@@ -117,10 +127,34 @@ class RepairCalls(TopicCalls, RecordCalls, GroupCalls, GroupOffsetCalls, Transac
             return  # there has never been a coordinator
         missing = [each.partition for each in described.partitions if each.leader == NO_LEADER]
         if missing:
-            raise KafkaError.of(
-                ErrorCode.COORDINATOR_NOT_AVAILABLE,
-                f"{_TRANSACTION_STATE}-{missing[0]} has no leader, so nobody can tell which transactions hang",
-            )
+            raise _nobody_can_tell(missing[0], "has no leader")
+        ids = made_up_ids(len(described.partitions))
+        unread = await self._requests.repeat(partial(self._unread, ids), "a look for the coordinators of transactions")
+        if unread is not None:
+            raise _nobody_can_tell(unread, "has a leader that does not coordinate it: perhaps its log cannot be read")
+
+    async def _unread(self, ids: Mapping[str, int]) -> int | None:
+        """A partition of `__transaction_state` whose leader says that it is not available; None if there is none."""
+        by_leader: dict[int, list[str]] = {}
+        for transactional_id, number in ids.items():
+            leader = await self._requests.leader(TopicPartition(_TRANSACTION_STATE, number))
+            by_leader.setdefault(leader, []).append(transactional_id)
+        answers: list[DescribeTransactionsResponse] = await together(
+            self._cluster.request(leader, ApiKey.DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest(tuple(asked)))
+            for leader, asked in by_leader.items()
+        )
+        codes = {each.transactional_id: each.error_code for answer in answers for each in answer.transaction_states}
+        for transactional_id, number in ids.items():
+            code = only([codes[transactional_id]] if transactional_id in codes else [], transactional_id)
+            if code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
+                return number
+            if code == ErrorCode.NOT_COORDINATOR:
+                self._cluster.request_update()
+            if code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+                raise KafkaError.of(code, _NEEDS_DESCRIBE)
+            if code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                raise_for(code, f"{_TRANSACTION_STATE}-{number}")
+        return None
 
     async def _described(self, transactional_id: str) -> TransactionDescription | None:
         try:
@@ -170,6 +204,11 @@ class RepairCalls(TopicCalls, RecordCalls, GroupCalls, GroupOffsetCalls, Transac
             for tp, stable in held.items()
             if (committed[tp].offset <= stable if tp in committed else tp in readers)
         ]
+
+
+def _nobody_can_tell(partition: int, why: str) -> KafkaError:
+    what = f"{_TRANSACTION_STATE}-{partition} {why}, so nobody can tell which transactions hang"
+    return KafkaError.of(ErrorCode.COORDINATOR_NOT_AVAILABLE, what)
 
 
 def _why_not(partition: TopicPartition, producer_id: int, producer_epoch: int, found: OpenTransaction | None) -> str:

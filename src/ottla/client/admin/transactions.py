@@ -16,7 +16,7 @@ from ottla.client.core.producer.identity import NO_IDENTITY, ProducerIdentity
 from ottla.client.core.producer.transaction_requests import end_transaction, init_producer_id
 from ottla.client.core.producer.transactions import TransactionHandle
 from ottla.client.core.several import several
-from ottla.client.errors import KafkaError, code_of, raise_for
+from ottla.client.errors import KafkaError, NotHangingError, code_of, raise_for
 from ottla.client.net.requests import only, together
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
@@ -39,6 +39,8 @@ from ottla.wire.messages.write_txn_markers import (
 _TRANSACTION = CoordinatorKind.TRANSACTION
 #: How many partitions one DescribeProducers names at most, as in Kafka's tools: each may have many producers.
 _PARTITIONS_A_REQUEST = 500
+#: `transaction.timeout.ms` of who only fences: every broker allows it, and the next producer brings its own.
+_LEAST_TIMEOUT_MS = 1
 
 _OUTCOMES = {
     ErrorCode.NONE: TransactionOutcome.ENDED,
@@ -63,7 +65,7 @@ class TransactionCalls(AdminBase):
             found = []
             answer: ListTransactionsResponse
             for answer in await self._requests.ask_all_brokers(ApiKey.LIST_TRANSACTIONS, request):
-                raise_for(answer.error_code)
+                raise_for(answer.error_code, "a broker cannot tell all of its transactions now; its log says why")
                 found += [
                     TransactionListing(t.transactional_id, t.producer_id, t.transaction_state)
                     for t in answer.transaction_states
@@ -173,7 +175,8 @@ class TransactionCalls(AdminBase):
     ) -> None:
         """Write an abort marker into one partition (KIP-664), whatever its coordinator knows.
 
-        `end_hanging_transaction` asks first whether the transaction hangs.
+        `end_hanging_transaction` asks first whether the transaction hangs. Raises NotHangingError if a broker of ours
+        with an authorizer keeps it for the coordinator, and what the leader says.
         """
         await self._write_marker(partition, producer_id, producer_epoch, coordinator_epoch, commit=False)
 
@@ -190,7 +193,13 @@ class TransactionCalls(AdminBase):
                 leader, ApiKey.WRITE_TXN_MARKERS, WriteTxnMarkersRequest((marker,))
             )
             answered = only(only(answer.markers, str(partition)).topics, str(partition))
-            raise_for(only(answered.partitions, str(partition)).error_code, str(partition))
+            code = only(answered.partitions, str(partition)).error_code
+            if code == ErrorCode.INVALID_TXN_STATE:
+                raise NotHangingError(
+                    f"the transaction of producer {producer_id} in {partition} is not hanging: its coordinator has it, "
+                    "and ends it; nothing was written. Perhaps you may not DESCRIBE its transactional id"
+                )
+            raise_for(code, str(partition))
 
         await self._requests.repeat(attempt, f"the {'commit' if commit else 'abort'} marker in {partition}")
 
@@ -201,7 +210,7 @@ class TransactionCalls(AdminBase):
         """
 
         async def fence(transactional_id: str) -> ProducerIdentity:
-            request = init_producer_id(transactional_id, self.config.default_api_timeout_ms, NO_IDENTITY)
+            request = init_producer_id(transactional_id, _LEAST_TIMEOUT_MS, NO_IDENTITY)
             answer: InitProducerIdResponse = await self._requests.ask_coordinator(
                 _TRANSACTION, transactional_id, ApiKey.INIT_PRODUCER_ID, request
             )

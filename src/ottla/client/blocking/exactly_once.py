@@ -1,5 +1,6 @@
 """`exactly_once` for users, with `with` and with `async with`; and its loop for ordinary, blocking code."""
 
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any
@@ -12,7 +13,7 @@ from ottla.client.core.offsets import OffsetAndMetadata
 from ottla.client.errors import AbortableTransactionError, IllegalStateError
 from ottla.client.exactly_once.batch import AnyBatch, not_delivered
 from ottla.client.exactly_once.settings import Settings, settings
-from ottla.client.exactly_once.work import AsyncExactlyOnce
+from ottla.client.exactly_once.work import TWO_WORKERS, AsyncExactlyOnce
 from ottla.client.producer.delivery import Delivery
 
 _NO_HEADERS: tuple[tuple[str, bytes | None], ...] = ()
@@ -62,9 +63,13 @@ class Batch(AnyBatch):
 
 
 class ExactlyOnce:
-    """Batches of the source, for `for`. Belongs to one thread; heartbeats go on in the background."""
+    """Batches of the source, for `for`. Belongs to one thread; heartbeats go on in the background.
+
+    Others may call `batch.send`, if that thread waits for them before it asks for the next batch.
+    """
 
     def __init__(self, wanted: Settings) -> None:
+        self._asking: int | None = None
         self._thread = LoopThread("ottla-exactly-once")
         try:
             self._work = AsyncExactlyOnce(wanted)
@@ -78,6 +83,10 @@ class ExactlyOnce:
 
     def __next__(self) -> Batch:
         """The next batch; see `AsyncExactlyOnce.following` for what it raises."""
+        here = threading.get_ident()
+        if here != (self._asking or here):
+            raise IllegalStateError(TWO_WORKERS)
+        self._asking = here
         found = self._thread.run(self._work.following())
         if found is None:
             raise StopIteration
@@ -90,10 +99,18 @@ class ExactlyOnce:
         self._work.stop()
 
     def close(self, error: BaseException | None = None) -> None:
-        """End the last batch, leave the group, disconnect; see `AsyncExactlyOnce.close`. The `with` block calls it."""
+        """End the last batch, leave the group, disconnect; see `AsyncExactlyOnce.close`. The `with` block calls it.
+
+        A first Ctrl-C makes it short, the next one ends it where it is.
+        """
         try:
             if self._thread.is_running:
-                self._thread.run(self._work.close(error))
+                try:
+                    self._thread.run(self._work.close(error))
+                except BaseException as interrupted:
+                    if self._thread.is_running:
+                        self._thread.run(self._work.close(error or interrupted))  # the first goes on meanwhile
+                    raise
         finally:
             self._thread.stop()
 
@@ -110,7 +127,8 @@ class exactly_once:  # noqa: N801  users call it, and enter what it returns
     With `async with`, `async for` and `await batch.send(…)` it is the same for asyncio. Each batch is one transaction:
     it is committed, with the offsets of its records, when the loop asks for the next one. If the block raises, the
     batch is aborted, and read again by the next process. If the group has rebalanced or brokers were away, the batch is
-    aborted, and the loop gets its records again. Only what is sent with `batch.send` counts exactly once.
+    aborted, and the loop gets its records again. Only what is sent with `batch.send` counts exactly once. One task (one
+    thread) asks for batches; who shares out their records waits for all of them before the next batch.
     """
 
     def __init__(

@@ -49,6 +49,11 @@ def checked_offsets(
     """
     if offsets is None:
         return None
+    if not isinstance(offsets, Mapping):
+        raise TypeError(f"offsets must be a dict of TopicPartition to OffsetAndMetadata, not {offsets!r}")
+    for tp in offsets:
+        if not isinstance(tp, tuple) or len(tp) != len(TopicPartition._fields):
+            raise TypeError(f"offsets are given by TopicPartition, which is (topic, number), and not by {tp!r}")
     checked = {
         TopicPartition(*tp): offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
         for tp, offset in offsets.items()

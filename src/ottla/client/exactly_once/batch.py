@@ -15,6 +15,7 @@ from ottla.client.producer.producer import AsyncProducer
 
 _NO_HEADERS: tuple[tuple[str, bytes | None], ...] = ()
 _NO_PARTITION = -1
+COMMITTED = "it was committed"
 
 
 class AnyBatch:
@@ -101,8 +102,10 @@ class AnyBatch:
 
     def _require_open(self) -> None:
         if self._over:
+            lost = ", so this record is missing in it" if self._over == COMMITTED else ""
             raise IllegalStateError(
-                f"this batch is over ({self._over}): send in the batch that the loop has given last"
+                f"this batch is over ({self._over}{lost}): send in the batch that the loop has given last, and wait "
+                "for all tasks and threads that work on it before the loop goes on"
             )
 
 

@@ -13,9 +13,9 @@ and the loop gets the records again. No other member can have had them: partitio
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ottla.base.types import TopicPartition
 from ottla.client.consumer.consumer import AsyncConsumer
@@ -23,7 +23,7 @@ from ottla.client.core.backoff import Backoff
 from ottla.client.core.consumer.consumer_record import ConsumerRecord
 from ottla.client.core.offsets import OffsetAndMetadata
 from ottla.client.errors import ClientError, IllegalStateError, ProducerFencedError, RequestTimeoutError
-from ottla.client.exactly_once.batch import AnyBatch, AsyncBatch
+from ottla.client.exactly_once.batch import COMMITTED, AnyBatch, AsyncBatch
 from ottla.client.exactly_once.faults import explained, has_lost_its_epoch, passes, too_long
 from ottla.client.exactly_once.settings import Settings
 from ottla.client.producer.producer import AsyncProducer
@@ -34,6 +34,11 @@ log = logging.getLogger("ottla.exactly_once")
 #: How long one poll waits. Between two polls the loop looks whether it has to stop.
 _POLL_S = 0.5
 _UNKNOWN_EPOCH = -1
+TWO_WORKERS = (
+    "somebody else asks for batches of this loop, and each batch commits the one before. Let one task "
+    "(with blocking code, one thread) ask for batches, and share out the records of each; wait for all of them "
+    "before the next batch. Or make several exactly_once, each with a transactional_id of its own"
+)
 
 
 class AsyncExactlyOnce:
@@ -61,6 +66,10 @@ class AsyncExactlyOnce:
         #: The last batch timed out while the user worked on it.
         self._was_slow = False
         self._running = self._stopping = False
+        #: Somebody closes it; `_closed` is set when both clients are closed.
+        self._closing, self._closed = False, asyncio.Event()
+        #: Who asks for a batch now.
+        self._asking: asyncio.Task[Any] | None = None
         #: A call of the loop has failed, or was cancelled, in the middle of a transaction: there is no way to go on.
         self._broken = False
 
@@ -85,11 +94,14 @@ class AsyncExactlyOnce:
         """End the last batch, leave the group, disconnect. With `error` the batch is aborted.
 
         Without, it is committed if all its records were taken; else it is aborted, and read again by whoever gets the
-        partitions. Raises what the commit raises.
+        partitions. Raises what the commit raises. A cancellation makes it short, and is raised in the end: a member
+        that stays behind would keep its partitions from everybody. A later call waits for the end of the first.
         """
         if not self._running:
+            if self._closing:
+                await self._closed.wait()
             return
-        self._running = False
+        self._running, self._closing = False, True
         batch, self._batch = self._batch, None
         try:
             if batch is not None and error is None and not batch.aborted and batch.next_untaken is None:
@@ -97,8 +109,10 @@ class AsyncExactlyOnce:
         finally:
             if batch is not None:
                 batch.end("the work has ended")
-            await self._producer.abort_quietly()
-            await self._disconnect()
+            try:
+                await self._producer.abort_quietly()
+            finally:
+                await self._disconnect()
 
     def stop(self) -> None:
         """End the loop after the batch that it is working on, which is committed. Any thread may call this."""
@@ -106,9 +120,12 @@ class AsyncExactlyOnce:
 
     async def _disconnect(self) -> None:
         try:
-            await self._consumer.close()
+            await _to_its_end(self._consumer.close())
         finally:
-            await self._producer.close()
+            try:
+                await _to_its_end(self._producer.close())
+            finally:
+                self._closed.set()
 
     # the loop
 
@@ -131,7 +148,15 @@ class AsyncExactlyOnce:
         """
         if not self._running:
             raise IllegalStateError("exactly_once works inside a `with` block, or `async with`")
-        return await self._told(self._following())
+        here = asyncio.current_task()
+        if self._asking is not None and not self._asking.cancelling():
+            raise IllegalStateError(TWO_WORKERS)
+        self._asking = here
+        try:
+            return await self._told(self._following())
+        finally:
+            if self._asking is here:
+                self._asking = None
 
     @property
     def producer(self) -> AsyncProducer:
@@ -233,7 +258,7 @@ class AsyncExactlyOnce:
                 self._consumer.seek(tp, offset)
 
     async def _commit(self, batch: AnyBatch) -> None:
-        batch.end("it was committed")
+        batch.end(COMMITTED)
         await self._producer.send_offsets_to_transaction(batch.offsets, self._consumer.group_metadata())
         await self._until_known(self._producer.commit_transaction)
 
@@ -275,3 +300,21 @@ class AsyncExactlyOnce:
             if better is error:
                 raise
             raise better from error
+
+
+async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """Wait until `work` has ended, whatever happens. A first cancellation goes on to it; each is raised in the end."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            if cancelled is None:
+                task.cancel()
+            cancelled = error
+    if cancelled is None:
+        return task.result()
+    if not task.cancelled():
+        task.exception()  # it is retrieved: the cancellation says more
+    raise cancelled

@@ -19,7 +19,14 @@ from ottla.client.core.metadata import ClusterSnapshot
 from ottla.client.core.producer.accumulator import NOT_KNOWN
 from ottla.client.core.producer.core import ProducerCore
 from ottla.client.core.producer.fates import RoomFreed, Settle
-from ottla.client.errors import BufferExhaustedError, ClientError, IllegalStateError, InternalError, RequestTimeoutError
+from ottla.client.errors import (
+    BufferExhaustedError,
+    ClientError,
+    IllegalStateError,
+    InternalError,
+    KafkaError,
+    RequestTimeoutError,
+)
 from ottla.client.net.cluster import Cluster
 from ottla.client.net.retry import Deadline
 from ottla.client.net.supervisor import Supervisor
@@ -271,6 +278,9 @@ class AsyncProducer(Transactional):
                 delivery = self._records.begin(topic, partition, timestamp_ms, key, value, headers, on_delivery)
         except (TypeError, ValueError, AttributeError, OverflowError) as fault:
             raise refused(topic, partition, timestamp_ms, headers, fault) from fault
+        except ClientError as error:
+            self._not_taken(error)
+            raise
         if delivery is not None:
             self._wake()
         return delivery
@@ -318,8 +328,12 @@ class AsyncProducer(Transactional):
 
     def try_send_batch(self, topic: str, partition: int | None, builder: "BatchBuilder") -> Delivery | None:
         """Queue a whole batch without waiting, from any thread. None: await `make_way` first, then call this again."""
-        with self._lock:
-            delivery = self._records.append_batch(topic, partition, builder)
+        try:
+            with self._lock:
+                delivery = self._records.append_batch(topic, partition, builder)
+        except ClientError as error:
+            self._not_taken(error)
+            raise
         if delivery is not None:
             self._wake()
         return delivery
@@ -327,6 +341,20 @@ class AsyncProducer(Transactional):
     async def make_way(self, topic: str, deadline: Deadline) -> None:
         """Wait until the producer knows `topic`; if it does, until there is room. Raises BufferExhaustedError,
         RequestTimeoutError, KafkaError."""
+        try:
+            await self._make_way(topic, deadline)
+        except ClientError as error:
+            self._not_taken(error)
+            raise
+
+    def _not_taken(self, error: ClientError) -> None:
+        """A record was refused. Its transaction has failed, unless it is a call that the state does not allow."""
+        if isinstance(error, KafkaError | RequestTimeoutError | BufferExhaustedError):
+            with self._lock:
+                self._core.not_taken(error)
+            self._wake()
+
+    async def _make_way(self, topic: str, deadline: Deadline) -> None:
         was_known = self._records.knows(topic)
         await self.start()
         assert self._driver is not None

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from ottla.base.patterns import PatternError, compile_pattern
 from ottla.coordinator.txn.metadata import TransactionMetadata
-from ottla.coordinator.txn.states import PREPARED_STATES, STATE_BY_KAFKA_NAME
+from ottla.coordinator.txn.states import STATE_BY_KAFKA_NAME
 from ottla.coordinator.txn.store import TransactionStore
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import describe_transactions as describe_messages
@@ -24,9 +24,8 @@ def describe_transaction(store: TransactionStore, transactional_id: str) -> desc
     txn = store.get(transactional_id)
     if txn is None:
         return describe_messages.TransactionState(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, transactional_id)
-    partitions = store.outstanding(transactional_id) if txn.state in PREPARED_STATES else txn.partitions
     topics: dict[str, list[int]] = {}
-    for partition in sorted(partitions):
+    for partition in sorted(store.waiting(txn)):
         topics.setdefault(partition.topic, []).append(partition.partition)
     return describe_messages.TransactionState(
         error_code=ErrorCode.NONE,

@@ -11,7 +11,7 @@ that what became durable is what was decided.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from typing import NamedTuple, TypeAlias
 
 from ottla.base.require import require
@@ -83,6 +83,7 @@ class TransactionStore:
         #: Gives a new producer id, or None while the next block of them is not durable.
         self.new_producer_id = new_producer_id
         self._transactions: dict[str, TransactionMetadata] = {}
+        self._by_producer: dict[int, str] = {}
         self._pending: dict[str, Pending] = {}
         self._outstanding: dict[str, set[TopicPartition]] = {}
         #: Ids that the present pass of `expiration` has still to look at.
@@ -100,6 +101,17 @@ class TransactionStore:
     def is_busy(self) -> bool:
         """Whether a record of any id is on its way to the log."""
         return bool(self._pending)
+
+    def of_producer(self, producer_id: int) -> TransactionMetadata | None:
+        """The id whose producer has this producer id now, or None."""
+        return self._transactions.get(self._by_producer.get(producer_id, ""))
+
+    def waiting(self, txn: TransactionMetadata) -> Set[TopicPartition]:
+        """The partitions that wait for its marker; while markers are written, those where it may be missing.
+
+        This may be the set itself and no copy.
+        """
+        return self._outstanding[txn.transactional_id] if txn.state in PREPARED_STATES else txn.partitions
 
     def is_pending(self, transactional_id: str) -> bool:
         """Whether a record of this id is on its way to the log."""
@@ -171,10 +183,14 @@ class TransactionStore:
         self._set(transactional_id, txn)
 
     def _set(self, transactional_id: str, txn: TransactionMetadata | None) -> None:
+        before = self._transactions.get(transactional_id)
+        if before is not None:
+            self._by_producer.pop(before.producer_id, None)
         if txn is None:
             self._transactions.pop(transactional_id, None)
         else:
             self._transactions[transactional_id] = txn
+            self._by_producer[txn.producer_id] = transactional_id
         if txn is not None and txn.state in PREPARED_STATES:
             self._outstanding[transactional_id] = set(txn.partitions)
         else:

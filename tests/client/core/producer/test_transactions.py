@@ -2,7 +2,9 @@
 
 import pytest
 
+from ottla.base.types import TopicPartition
 from ottla.client.core import intents
+from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.core.producer.transaction_state import TxnInput, TxnState
 from ottla.client.core.producer.transactions import TransactionHandle
 from ottla.client.errors import (
@@ -23,6 +25,11 @@ from ottla.wire.messages.add_partitions_to_txn import (
 )
 from ottla.wire.messages.end_txn import EndTxnResponse
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 from tests.client.core.producer.by_hand import ByHand
 
 
@@ -104,6 +111,49 @@ def test_a_call_that_is_abandoned_or_took_too_long_is_not_made_later() -> None:
     producer.answer(ApiKey.END_TXN, EndTxnResponse(0, 0, 7, 1))
     assert producer.result(committing) is None
     assert not producer.count(intents.GiveUp), "its answer has come"
+
+
+@pytest.mark.parametrize("transaction_version", [1, 2])
+@pytest.mark.parametrize("give_up", ["abandoned", "too slow"])
+def test_a_transaction_whose_offsets_are_in_doubt_is_not_committed(transaction_version: int, give_up: str) -> None:
+    producer = begun(transaction_version, max_block_ms=1_000)
+    offsets = {TopicPartition("in", 0): OffsetAndMetadata(7)}
+    offering = producer.call(producer.core.send_offsets, offsets, ConsumerGroupMetadata("g"))
+    if give_up == "abandoned":
+        producer.feed(producer.core.abandoned, offering)
+        why = "was cancelled, so nobody knows whether its offsets are in the transaction"
+    else:
+        producer.pass_time(1.0)
+        assert isinstance(producer.result(offering), RequestTimeoutError)
+        why = "did not succeed within 1000 ms"
+    error = producer.result(producer.call(producer.core.end_transaction, TxnInput.COMMIT))
+    assert isinstance(error, AbortableTransactionError)
+    assert why in str(error)
+    producer.call(producer.core.end_transaction, TxnInput.ABORT)
+    assert state_of(producer) is TxnState.ABORTING
+
+
+def test_a_commit_that_waits_for_offsets_fails_with_them() -> None:
+    producer = begun(2, max_block_ms=1_000)
+    offsets = {TopicPartition("in", 0): OffsetAndMetadata(7)}
+    offering = producer.call(producer.core.send_offsets, offsets, ConsumerGroupMetadata("g"))
+    committing = producer.call(producer.core.end_transaction, TxnInput.COMMIT)
+    producer.feed(producer.core.abandoned, offering)
+    assert isinstance(producer.result(committing), AbortableTransactionError)
+    assert not producer.waiting(ApiKey.END_TXN)
+
+
+def test_offsets_that_are_in_the_transaction_are_in_no_doubt() -> None:
+    producer = begun(2)
+    offsets = {TopicPartition("in", 0): OffsetAndMetadata(7)}
+    offering = producer.call(producer.core.send_offsets, offsets, ConsumerGroupMetadata("g"))
+    partitions = (TxnOffsetCommitResponsePartition(0, 0),)
+    producer.answer(
+        ApiKey.TXN_OFFSET_COMMIT, TxnOffsetCommitResponse(0, (TxnOffsetCommitResponseTopic("in", partitions),))
+    )
+    assert producer.result(offering) is None
+    producer.feed(producer.core.abandoned, offering)  # its caller was cancelled just then
+    assert state_of(producer) is TxnState.IN_TRANSACTION
 
 
 def test_a_partition_that_may_not_be_added_is_asked_for_once_and_the_abort_comes_to_its_end() -> None:

@@ -133,6 +133,12 @@ class ProducerCore(Core):
         self.accumulator.close(reason)
         self._fates.give_up_all(reason)
 
+    def not_taken(self, error: ClientError) -> None:
+        """A record was refused. Any thread may call this, under the lock, and wakes the core then."""
+        if self.transactions is not None:
+            self.transactions.not_taken(error)
+            self.accumulator.close_all()
+
     # events of the shell
 
     def woken(self, now_s: float) -> None:

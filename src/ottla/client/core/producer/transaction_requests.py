@@ -1,6 +1,7 @@
-"""How the producer fills the requests of transactions, and what it reads from their answers."""
+"""How the producer fills the requests of transactions, and what it reads from their answers and errors."""
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from ottla.base.types import TopicPartition
 from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata
@@ -20,6 +21,25 @@ from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
+)
+
+#: Another producer uses this transactional id now.
+FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
+#: The producer cannot go on after these.
+FATAL: Final = frozenset(
+    {
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    }
+)
+#: The group does not know the member that read these offsets, or not in this generation.
+GROUP_MOVED_ON: Final = frozenset(
+    {ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID}
 )
 
 

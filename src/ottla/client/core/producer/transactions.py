@@ -31,21 +31,6 @@ from ottla.client.errors import (
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 
-#: Another producer uses this transactional id now.
-_FENCED = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
-_FATAL = frozenset(
-    {
-        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-        ErrorCode.INVALID_TXN_STATE,
-        ErrorCode.INVALID_TRANSACTION_TIMEOUT,
-        ErrorCode.UNSUPPORTED_VERSION,
-        ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-    }
-)
-#: The group does not know the member that read these offsets, or not in this generation.
-_GROUP_MOVED_ON = frozenset({ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID})
 #: The calls after which there is no transaction any more.
 _ENDS = frozenset({TxnInput.COMMIT, TxnInput.ABORT})
 _NOT_TWO_PHASE = (
@@ -60,6 +45,9 @@ _NO_TWO_PHASE = (
 _FORBIDDEN_TWO_PHASE = (
     "the broker does not allow two-phase commit (see its setting transaction.two.phase.commit.enable), "
     "or not to this client"
+)
+_OFFSETS_IN_DOUBT = (
+    "send_offsets_to_transaction() was cancelled, so nobody knows whether its offsets are in the transaction"
 )
 #: The `user` of the requests of init_transactions(): they are made once for all calls that wait for it.
 _INITIALIZERS = object()
@@ -133,6 +121,8 @@ class Transactions:
         self._adding: frozenset[TopicPartition] = frozenset()
         #: Calls of init_transactions() that wait: one initialization is for all of them.
         self._initializers: list[Any] = []
+        #: Calls of send_offsets_to_transaction() whose offsets are not known to be in the transaction.
+        self._offering: list[Any] = []
         self._ending: _Ending | None = None
         #: Calls that came while `_ending` was under way.
         self._next_endings: list[_Ending] = []
@@ -199,6 +189,11 @@ class Transactions:
         """Raise an error if no records may be sent now. Any thread may ask."""
         self._check_open(TxnInput.SEND)
 
+    def not_taken(self, error: ClientError) -> None:
+        """A record of the user was refused: without it the transaction can only be aborted, as in Apache Kafka."""
+        if self._automaton.state is TxnState.IN_TRANSACTION:
+            self._automaton.handle(TxnInput.ABORTABLE, error)
+
     def _check_open(self, call: TxnInput) -> None:
         if self._automaton.state is not TxnState.IN_TRANSACTION:
             self._automaton.handle(call)
@@ -217,13 +212,18 @@ class Transactions:
             return
         identity = self._sequencer.identity
         self._started = True
+        self._offering.append(user)
+
+        def committed(answer: Any, now_s: float) -> None:
+            self._offering.remove(user)
+            self._intend(Finish(user))
 
         def commit(answer: Any, now_s: float) -> None:
             self._ask(
                 ApiKey.TXN_OFFSET_COMMIT,
                 requests.commit_offsets(self._id, identity, group, offsets),
                 requests.first_offset_error,
-                lambda answer, now_s: self._intend(Finish(user)),
+                committed,
                 user,
                 now_s,
                 to=Coordinator(CoordinatorKind.GROUP, group.group_id),
@@ -259,6 +259,9 @@ class Transactions:
         if self._ending is not None and self._ending.user is user:
             self._ending = None
         self._calls.drop(user, now_s)
+        if user in self._offering:
+            self._offering.remove(user)
+            self._failed(AbortableTransactionError(_OFFSETS_IN_DOUBT), fatal=False)
         if user in self._initializers:
             self._initializers.remove(user)
             if not self._initializers:
@@ -438,13 +441,13 @@ class Transactions:
         """A request has failed for good, or took too long: change the state accordingly, and tell the user."""
         told: ClientError = error
         if isinstance(error, KafkaError):
-            if error.code in _FENCED:
+            if error.code in requests.FENCED:
                 told = ProducerFencedError(
                     ErrorCode.PRODUCER_FENCED,
                     f"another producer with transactional.id {self._id} has taken over: close this one",
                 )
                 self._failed(told, fatal=True)
-            elif error.code in _GROUP_MOVED_ON:
+            elif error.code in requests.GROUP_MOVED_ON:
                 told = CommitFailedError(
                     f"the offsets are not in the transaction, because the group has rebalanced ({error}): abort the "
                     "transaction and poll again"
@@ -453,7 +456,7 @@ class Transactions:
             elif (why := self._why_not(error.code)) is not None:
                 told = KafkaError.of(error.code, f"{self._id}: {why}")
                 self._failed(told, fatal=True)
-            elif error.code in _FATAL and self._ending is not None and self._ending.user is user:
+            elif error.code in requests.FATAL and self._ending is not None and self._ending.user is user:
                 # transaction.timeout.ms has passed, or a late EndTxn of an earlier transaction has ended this one
                 told = FatalProducerError(
                     f"the coordinator does not know this transaction any more, so its outcome is unknown ({error}): "
@@ -461,8 +464,11 @@ class Transactions:
                 )
                 self._failed(error, fatal=True)
             else:
-                self._failed(error, fatal=error.code in _FATAL)
+                self._failed(error, fatal=error.code in requests.FATAL)
             told.__cause__ = None if told is error else error
+        if user in self._offering:
+            self._offering.remove(user)
+            self._failed(told, fatal=False)  # also when it took too long: its offsets may be missing
         if self._ending is not None and self._ending.user is user:
             self._over(self._ending, told)
         elif user is _INITIALIZERS:
