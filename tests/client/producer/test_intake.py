@@ -83,6 +83,7 @@ def test_the_users_function_stands_in_the_batch_with_the_delivery() -> None:
         ("t", b"v", None, "0", None, ()),
         ("t", b"v", None, 2**70, None, ()),
         ("t", b"v", None, None, 1.5, ()),
+        ("t", b"v", None, None, -1, ()),
         ("t", b"v", None, None, -2, ()),
         ("t", b"v", None, None, 2**70, ()),
         ("t", b"v", None, None, None, []),

@@ -68,7 +68,7 @@ class Intake:
     ) -> Delivery | None:
         """`take` under the lock."""
         state = self.topics.get(topic)
-        if state is None:
+        if state is None or timestamp_ms < 0:
             return None
         if partition is None and key is None:
             queue = state.sticky_queue
