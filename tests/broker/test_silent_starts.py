@@ -452,6 +452,16 @@ async def test_small_files_are_made_again_and_told(
     assert "t-0" not in caplog.text, "it was made again"
 
 
+async def test_two_damages_one_after_the_other_do_not_take_both_witnesses_of_a_logs_start(tmp_path: Path) -> None:
+    """Killed as soon as it has started, before it has served anybody (sim: broker-damage 1800007383)."""
+    await _stopped(tmp_path / "running")
+    (tmp_path / "running" / LOG_START_OFFSET_CHECKPOINT).write_bytes(b"0")
+    async with AsyncBroker(_ONE, data_dir=tmp_path / "running"):
+        shutil.copytree(tmp_path / "running", tmp_path / "left")
+    (tmp_path / "left" / "t-0" / "leader-epoch-checkpoint").unlink()
+    await _check_start(tmp_path / "left", 3)
+
+
 async def test_a_checkpoint_that_cannot_be_used_is_made_again_at_once(tmp_path: Path) -> None:
     """Not a minute later: if the broker is killed until then, the next start knows of nothing that is on the device."""
     async with _filled(tmp_path):

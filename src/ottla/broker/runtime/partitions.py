@@ -9,6 +9,7 @@ import logging
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -264,6 +265,10 @@ class Partitions:
             self.open_topic(topic, image.topic_configs(topic.name))
         if self._checkpoints.lacks_manifest:
             self.checkpoint_plan()()
+        elif self._checkpoints.unusable:
+            # Before anybody is served: if the broker is killed now, a second damage would take the other witness.
+            with suppress(StorageError):  # on a full disk it is tried again soon (`lacks_checkpoints`)
+                self.checkpoint_plan()()
 
     # ---- for `runtime.making`
 
