@@ -53,17 +53,20 @@ async def test_a_reader_is_told_of_lost_records_and_goes_on_behind_them(
         assert (written.error_code, written.base_offset) == (0, 6)
 
 
-@pytest.mark.parametrize("gone", ["*.log", "0*"])
+@pytest.mark.parametrize(("gone", "is_known"), [("*.log", False), ("0*", True), ("0*", False)])
 async def test_a_partition_whose_logs_are_gone_is_a_hole_and_no_reason_not_to_start(
-    gone: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    gone: str, is_known: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     await _filled(tmp_path)
     for path in (tmp_path / "t-0").glob(gone):
         path.unlink()
+    if not is_known:
+        (tmp_path / "ottla-manifest").unlink()
     async with AsyncBroker(dict([_ONE]), data_dir=tmp_path) as broker, WireClient(broker) as client:
         assert "t-0: the records at offsets 0–5 were written to disk and are gone" in caplog.text
-        # An index knows the name of its log file. Where nothing is left, no name is guessed.
-        named = f"put {0:020}.log back" if gone == "*.log" else "put the log files of t-0 that held them back"
+        # An index knows the name of its log file, and the manifest all names. Where nothing is left, none is guessed.
+        has_name = gone == "*.log" or is_known
+        named = f"put {0:020}.log back" if has_name else "put the log files of t-0 that held them back"
         assert named in caplog.text
         assert (await fetch(client, 0)).error_code == ErrorCode.CORRUPT_MESSAGE
         (written,) = await produce(client, batch(b"more"))
