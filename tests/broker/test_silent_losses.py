@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from ottla.base.errors import StorageError
+from ottla.broker.runtime.directories import has_metadata
+from ottla.broker.storage import DirectoryDisk
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
@@ -94,6 +96,18 @@ async def test_a_metadata_log_that_is_gone_stops_the_start_where_there_are_no_re
             async with AsyncBroker(data_dir=tmp_path):
                 pass
         assert _files(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", [f"{7:020}.log", f"{7:020}-{1:010}.checkpoint"])
+def test_a_metadata_log_that_goes_on_behind_a_snapshot_is_there(name: str, tmp_path: Path) -> None:
+    """As Apache Kafka leaves it when it has just begun a new file. What it holds is looked at later."""
+    folder = tmp_path / "__cluster_metadata-0"
+    folder.mkdir()
+    (folder / f"{0:020}.log").touch()
+    disk = DirectoryDisk(tmp_path)
+    assert not has_metadata(disk)
+    (folder / name).touch()
+    assert has_metadata(disk)
 
 
 async def test_a_clean_stop_is_a_trace_of_a_metadata_log(tmp_path: Path) -> None:

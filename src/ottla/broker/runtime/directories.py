@@ -16,6 +16,7 @@ from ottla.base.errors import CorruptDataError, StorageError
 from ottla.broker.disk import Disk, Entry
 from ottla.broker.metadata.image import MetadataImage
 from ottla.broker.metadata.names import METADATA_FOLDER, METADATA_TOPIC
+from ottla.broker.metadata.snapshots import newest_snapshot
 from ottla.broker.told import Kind, Tell, Told, log_told
 from ottla.log.checkpoint import (
     CLEAN_SHUTDOWN_MARKER,
@@ -24,7 +25,7 @@ from ottla.log.checkpoint import (
     decode_offsets,
     decode_partition_metadata,
 )
-from ottla.log.names import LOG, PARTITION_METADATA, SWAP
+from ottla.log.names import LOG, PARTITION_METADATA, SWAP, base_offset
 
 _log = logging.getLogger(__name__)
 
@@ -75,8 +76,10 @@ def remove_partition(disk: Disk, folder: str) -> None:
 
 
 def has_metadata(disk: Disk) -> bool:
-    """Whether there is a metadata log with anything in it."""
-    return _holds_records(disk.entries(METADATA_FOLDER))
+    """Whether there is a metadata log: with anything in it, or one that goes on behind a snapshot."""
+    entries = disk.entries(METADATA_FOLDER) or ()
+    goes_on = any((base_offset(each.name, LOG) or 0) > 0 for each in entries)
+    return goes_on or newest_snapshot(each.name for each in entries) is not None or _holds_records(entries)
 
 
 def must_hold_no_partitions(disk: Disk) -> None:
