@@ -57,8 +57,9 @@ class OneByOne:
         start = 0
         for state, count in self._runs:
             got, version = self._began[state.tp]
+            # `rests` in the loop would be a call for each record.
             for record in self._records[start : start + count]:
-                if got is None or state.got is not got or state.version != version or state.rests:
+                if got is None or state.got is not got or state.version != version or state.paused or state.unwanted:
                     return
                 got.record = record
                 yield record
