@@ -4,9 +4,10 @@
 
 Three processes: a broker with a listener of each protocol; this one, which sends anything to each listener, before and
 after authentication; and the canary, which writes a record every 20 ms over plain text and over SASL_SSL. First the
-canary runs alone, then with the fuzz, then with half-open TLS handshakes. One JSON object says what was seen. The exit
-code is 1 if the broker has ended, has logged an error, does not let anybody in at the end, or has taken more memory
-than its limits allow; the canary's times are told and not judged, for they say as much about the machine.
+canary runs alone, then with the fuzz, then with half-open TLS handshakes. At last the fuzz goes on for a sixth of the
+time on a broker that tells the turns of its loop (`bench.turns`). One JSON object says what was seen. The exit code is
+1 if a broker has ended, has logged an error, does not let anybody in at the end, has taken more memory than its limits
+allow, or has kept its loop for long; the canary's times are told and not judged: they say as much about the machine.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import json
 import logging
 import os
 import random
+import re
 import resource
 import ssl
 import subprocess
@@ -24,9 +26,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from ottla.base.limits import MAX_RECEIVED_BYTES, MAX_STRANGERS_BYTES, MAX_UNREAD_BYTES
 from ottla.testing import Broker
@@ -35,6 +37,8 @@ from tests.broker.fuzzing import anything, hello
 from tests.broker.say_who import say_who
 from tests.broker.wire_client import WireClient
 
+T = TypeVar("T")
+
 _CANARIES: Final = ("PLAINTEXT", "SASL_SSL")
 _AT_ONCE: Final = 8
 _MIB: Final = 1 << 20
@@ -42,6 +46,22 @@ _MIB: Final = 1 << 20
 _ALLOWED_MIB: Final = (MAX_RECEIVED_BYTES + MAX_STRANGERS_BYTES + MAX_UNREAD_BYTES) // _MIB
 #: A client that is never answered (a join that waits) is left alone after this.
 _PATIENCE_S: Final = 0.2
+
+
+#: Turns of the loop from so many milliseconds on are told; one with so many of CPU is a fault.
+_LONG_TURN_MS: Final = 20
+_TOO_LONG_TURN_MS: Final = 250
+_TURN: Final = re.compile(r"turn of \d+ ms, (\d+) of CPU: (.*)")
+#: The start and the end of a broker, when nobody is served.
+_UNSERVED: Final = "task _serve"
+_TURNS_TOLD: Final = 10
+
+
+class _Watched(Broker):
+    """A broker that tells the long turns of its loop."""
+
+    def _program(self) -> Sequence[str]:
+        return (sys.executable, "-m", "bench.turns", str(_LONG_TURN_MS), "serve")
 
 
 class _World:
@@ -141,10 +161,39 @@ async def _run(world: _World, seconds: float, handshakes: int, seed: int) -> dic
     }
 
 
-def faults_of(log: Path) -> list[str]:
+async def _run_watched(world: _World, seconds: float, seed: int) -> int:
+    """Send anything for so long; how often something was sent."""
+    done: Counter[str] = Counter()
+    until = time.monotonic() + seconds
+    await asyncio.gather(*(_fuzz(world, until, random.Random(seed + n), done) for n in range(_AT_ONCE)))
+    async with world.client("SASL_SSL") as last:
+        await say_who(last)
+        assert await last.ask_api_versions()
+    return done.total()
+
+
+def turns_of(lines: Sequence[str]) -> list[tuple[int, str]]:
+    """The long turns of the loop that a broker has told: milliseconds of CPU and whose, longest first."""
+    found = (_TURN.search(line) for line in lines)
+    return sorted(((int(each[1]), each[2]) for each in found if each and each[2] != _UNSERVED), reverse=True)
+
+
+def faults_of(lines: Sequence[str]) -> list[str]:
     """Lines of the broker's log that speak of a fault inside it."""
-    lines = log.read_text(errors="replace").splitlines()
     return [line[:300] for line in lines if " ERROR " in line or " CRITICAL " in line or line.startswith("Traceback")]
+
+
+def _on(kind: type[Broker], act: Callable[[_World], Coroutine[Any, Any, T]]) -> tuple[T, list[str]]:
+    """What `act` returns on a broker of its own, and the lines of this broker's log."""
+    with tempfile.TemporaryDirectory(prefix="ottla-fuzz-") as name:
+        directory = Path(name)
+        os.environ["OTTLA_BROKER_LOGS"] = name
+        four_listeners.make_certificates(directory)
+        with kind(four_listeners.settings(directory)) as broker:
+            broker.create_topics("canary", "t")
+            done = asyncio.run(act(_World(broker, directory)))
+        (log,) = directory.glob("broker-*.log")
+        return done, log.read_text(errors="replace").splitlines()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -159,19 +208,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     wanted = 2 * options.handshakes + 1_000
     if soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard), hard))
-    with tempfile.TemporaryDirectory(prefix="ottla-fuzz-") as name:
-        directory = Path(name)
-        os.environ["OTTLA_BROKER_LOGS"] = name
-        four_listeners.make_certificates(directory)
-        with Broker(four_listeners.settings(directory)) as broker:
-            broker.create_topics("canary", "t")
-            seen = asyncio.run(_run(_World(broker, directory), options.hours * 3600, options.handshakes, options.seed))
-        (log,) = directory.glob("broker-*.log")
-        seen["faults"] = faults_of(log)
+    seconds, seed = options.hours * 3600, options.seed
+    seen, lines = _on(Broker, lambda world: _run(world, seconds, options.handshakes, seed))
+    sent, watched = _on(_Watched, lambda world: _run_watched(world, seconds / 6, seed + _AT_ONCE))
+    turns = turns_of(watched)
+    seen["turns"] = {"sent": sent, "long": len(turns), "longest": turns[:_TURNS_TOLD]}
+    seen["faults"] = faults_of(lines) + faults_of(watched)
     print(json.dumps(seen, indent=2))
     memory = seen["broker_mib"]
     is_bounded = memory["peak"] - memory["before"] <= _ALLOWED_MIB
-    return 0 if seen["answers_at_the_end"] and is_bounded and not seen["faults"] else 1
+    is_short = not turns or turns[0][0] < _TOO_LONG_TURN_MS
+    return 0 if seen["answers_at_the_end"] and is_bounded and is_short and not seen["faults"] else 1
 
 
 if __name__ == "__main__":

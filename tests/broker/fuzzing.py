@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import ssl
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ottla.broker.handlers.table import TABLE
@@ -27,7 +27,10 @@ _INTERESTING: dict[str, tuple[Any, ...]] = {
     "uint32": (0, 2**32 - 1),
     "float64": (0.0, -1.0),
     "uuid": (bytes(16), b"i" * 16),
-    "string": ("", "t", "g", "a.b", "__consumer_offsets", "__transaction_state", "x" * 300, "é"),
+    "string": (
+        *("", "t", "g", "a.b", "__consumer_offsets", "__transaction_state", "x" * 300, "é"),
+        *("(a*)*b", "a" * 2_000),
+    ),
     "bytes": (b"", b"x" * 70),
     "records": (
         b"",
@@ -44,7 +47,12 @@ _INTERESTING: dict[str, tuple[Any, ...]] = {
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI", "")
 
 
-def _message(cls: type[Any], version: int, rng: random.Random) -> Any:
+#: How many elements an array has, and one of a wide request.
+_FEW: Final = (0, 1, 1, 2)
+_MANY: Final = (100, 1_000, 3_000)
+
+
+def _message(cls: type[Any], version: int, rng: random.Random, counts: Sequence[int] = _FEW) -> Any:
     values = []
     for field in schema(cls).fields:
         if not field.first <= version <= field.last:
@@ -52,16 +60,25 @@ def _message(cls: type[Any], version: int, rng: random.Random) -> Any:
         elif field.null_first <= version <= field.null_last and rng.random() < 0.2:
             values.append(None)
         else:
-            values.append(_value(field, field.type, version, rng))
+            values.append(_value(field, field.type, version, rng, counts))
     return cls(*values)
 
 
-def _value(field: Field, kind: Any, version: int, rng: random.Random) -> Any:
+def _value(field: Field, kind: Any, version: int, rng: random.Random, counts: Sequence[int] = _FEW) -> Any:
+    """What the field may have. The elements of an array have few elements themselves."""
     if isinstance(kind, list):
-        return tuple(_value(field, kind[0], version, rng) for _ in range(rng.choice((0, 1, 1, 2))))
+        is_wide = counts is not _FEW
+        return tuple(
+            _name(rng) if is_wide and kind[0] == "string" else _value(field, kind[0], version, rng)
+            for _ in range(rng.choice(counts))
+        )
     if isinstance(kind, str):
         return rng.choice(_INTERESTING[kind])
-    return _message(kind, version, rng)
+    return _message(kind, version, rng, counts)
+
+
+def _name(rng: random.Random) -> str:
+    return f"{rng.choice('tgx')}{rng.randrange(10_000)}"
 
 
 def request(rng: random.Random) -> bytes:
@@ -76,6 +93,17 @@ def request(rng: random.Random) -> bytes:
         for _ in range(rng.randint(1, 4)):
             frame[rng.randrange(12, len(frame))] = rng.choice((0, 1, 2, 127, 128, 255, rng.randrange(256)))
     return bytes(frame)
+
+
+def _wide(rng: random.Random) -> bytes:
+    """A request that decodes, with as many elements in its arrays as a client of a large cluster has."""
+    entry = TABLE[rng.choice(sorted(TABLE))]
+    version = rng.randint(entry.min_version, entry.max_version)
+    message = _message(API[entry.key].request, version, rng, _MANY)
+    try:
+        return encode_request(entry.key, version, 1, "c", message)
+    except WireError:
+        return b""
 
 
 def _noise(rng: random.Random) -> bytes:
@@ -120,6 +148,24 @@ def _sasl(rng: random.Random) -> bytes:
     return shake + authenticate * rng.choice((1, 2))
 
 
+#: What a message of SASL is made of. Any of them may be said many times.
+_SASL_WORDS: Final = (
+    *(b"n,,", b"y,,", b"p=tls-unique,,", b"a=alice,", b"n=alice,", b"n=a=2C=3D,", b"r=x,", b"c=biws,", b"p=eA==,"),
+    *(b"m=,", b"e=1,", b"tokenauth=true,", b"a=b=c,", b"=,", b",", b"=", b".", b"A", b"eyJh", b"\0", b"\1", b"\xff"),
+    b"auth=Bearer x.y.z\1",
+)
+
+
+def _grown(rng: random.Random) -> bytes:
+    """A message of SASL in which something is said thousands of times: what a bad pattern stumbles over."""
+    words = [rng.choice(_SASL_WORDS) for _ in range(rng.randint(2, 6))]
+    words[rng.randrange(len(words))] *= rng.choice((20, 40, 1_000, 20_000))
+    said = rng.choice((b"", b"n,,n=alice,r=x,")) + b"".join(words)
+    mechanism = rng.choice(_MECHANISMS)
+    shake = encode_request(ApiKey.SASL_HANDSHAKE, 1, 1, "c", SaslHandshakeRequest(mechanism))
+    return shake + encode_request(ApiKey.SASL_AUTHENTICATE, 2, 2, "c", SaslAuthenticateRequest(said))
+
+
 _KINDS: Final[tuple[Callable[[random.Random], bytes], ...]] = (
     request,
     request,
@@ -130,6 +176,8 @@ _KINDS: Final[tuple[Callable[[random.Random], bytes], ...]] = (
     _half,
     _foreign,
     _sasl,
+    _grown,
+    _wide,
 )
 
 

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bench.fuzz import faults_of
+from bench.fuzz import faults_of, turns_of
 from ottla.broker.handlers.table import TABLE
 from ottla.testing import AsyncBroker
 from tests.broker import four_listeners
@@ -109,15 +109,23 @@ def test_x4_the_long_form_says_what_it_saw() -> None:
     assert done.returncode == 0, done.stderr[-2000:] + done.stdout[-2000:]
     seen = json.loads(done.stdout)
     assert (seen["faults"], seen["answers_at_the_end"], seen["half_open"]["handshakes"]) == ([], True, 16)
+    assert seen["turns"]["sent"]
     assert set(seen["sent"]) == {
         f"{protocol} {when} authentication" for protocol in four_listeners.PROTOCOLS for when in ("before", "after")
     }
 
 
-def test_negative_control_the_long_form_sees_a_fault_in_the_brokers_log(tmp_path: Path) -> None:
-    log = tmp_path / "broker.log"
-    log.write_text("2026-11-23 19:00:00,000 WARNING ottla.broker: a frame of 5 bytes\n")
-    assert faults_of(log) == []
-    fault = "2026-11-23 19:00:01,000 ERROR ottla.broker: Fetch failed"
-    log.write_text(f"{log.read_text()}{fault}\nTraceback (most recent call last):\n")
-    assert faults_of(log) == [fault, "Traceback (most recent call last):"]
+def test_negative_control_the_long_form_sees_a_fault_in_the_brokers_log() -> None:
+    lines = ["2026-11-23 19:00:00,000 WARNING ottla.broker: a frame of 5 bytes"]
+    assert faults_of(lines) == []
+    faults = ["2026-11-23 19:00:01,000 ERROR ottla.broker: Fetch failed", "Traceback (most recent call last):"]
+    assert faults_of(lines + faults) == faults
+
+
+def test_negative_control_the_long_form_sees_a_turn_that_is_long() -> None:
+    start = "turn of 280 ms, 276 of CPU: task _serve"
+    long = "turn of 22100 ms, 22000 of CPU: _SelectorSocketTransport._read_ready"
+    assert turns_of(["a line", start, "turn of 90 ms, 21 of CPU: task Slices.run", long]) == [
+        (22000, "_SelectorSocketTransport._read_ready"),
+        (21, "task Slices.run"),
+    ]
