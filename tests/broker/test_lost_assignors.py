@@ -20,9 +20,10 @@ from ottla.assign.server import (
     UniformAssignor,
 )
 from ottla.base.limits import MAX_LOST_ASSIGNOR_CALLS
+from ottla.broker.metadata.image import MetadataImage
 from ottla.broker.runtime.assigning import Assigning
 from ottla.broker.runtime.shard import ShardRunner
-from ottla.coordinator.decision import AssignPartitions
+from ottla.coordinator.decision import AssignPartitions, ReportFault
 from ottla.coordinator.group.shard import GroupShard
 from ottla.testing import AsyncBroker
 
@@ -222,3 +223,13 @@ async def test_a10_an_assignor_cannot_end_the_broker(
     assigning = Assigning(broker.node.image, broker.node.partitions)
     assert await Coordinator().result(assigning, Ends(fault)) is None
     assert f"assignor ends failed for epoch 2: it raised {type(fault).__name__}" in caplog.text
+
+
+def test_a10_a_fault_that_a_request_met_is_logged_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    """An assignor of Kafka's is computed with the request, so there is no call to come back."""
+    assigning = Assigning(MetadataImage(), cast("Any", None))
+    assigning.start(cast("ShardRunner[GroupShard]", None), ReportFault("assignor uniform failed", IndexError("i")))
+    (line,) = caplog.records
+    assert (line.levelname, line.getMessage()) == ("ERROR", "assignor uniform failed")
+    assert line.exc_info is not None
+    assert isinstance(line.exc_info[1], IndexError)

@@ -95,8 +95,15 @@ class AssignPartitions(NamedTuple):
     token: object
 
 
+class ReportFault(NamedTuple):
+    """Effect: the operator is told of a fault of ours, which a request met and was refused for."""
+
+    what: str
+    fault: Exception
+
+
 Timer: TypeAlias = SetTimer | CancelTimer
-Effect: TypeAlias = WriteMarkers | AssignPartitions
+Effect: TypeAlias = WriteMarkers | AssignPartitions | ReportFault
 
 
 class Decision(NamedTuple):

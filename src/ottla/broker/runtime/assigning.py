@@ -24,7 +24,7 @@ from ottla.base.limits import MAX_ASSIGNOR_THREADS, MAX_ASSIGNOR_TIME_S, MAX_LOS
 from ottla.broker.metadata.image import MetadataImage
 from ottla.broker.runtime.partitions import Partitions as LogPartitions
 from ottla.broker.runtime.shard import ShardRunner
-from ottla.coordinator.decision import AssignPartitions, Effect
+from ottla.coordinator.decision import AssignPartitions, Effect, ReportFault
 from ottla.coordinator.group.shard import GroupShard
 
 _log = logging.getLogger(__name__)
@@ -134,7 +134,10 @@ class Assigning:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, runner: ShardRunner[GroupShard], effect: Effect) -> None:
-        """Compute the assignment; the shard is told when it is done, or why it is not."""
+        """Compute the assignment; the shard is told when it is done, or why it is not. A fault is logged."""
+        if isinstance(effect, ReportFault):
+            _log.error(effect.what, exc_info=effect.fault)
+            return
         assert isinstance(effect, AssignPartitions)
         if getattr(effect.assignor, "wants_lags", False):
             effect = effect._replace(spec=effect.spec._replace(lags=self._lags(runner.shard, effect)))

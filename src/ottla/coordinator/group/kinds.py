@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from ottla.base.require import require
-from ottla.coordinator.decision import NOTHING, Decision, LogRecord, Reply, Timer
+from ottla.coordinator.decision import NOTHING, Decision, Effect, LogRecord, Reply, Timer
 from ottla.coordinator.group.errors import append_error
 from ottla.coordinator.offsets.groups import GroupOfOffsets
 from ottla.wire.errors import ErrorCode
@@ -140,9 +140,9 @@ class Appending:
         return prepared.failure(append_error(error))
 
 
-def answer(token: int, response: object) -> Decision:
-    """Nothing but an answer."""
-    return Decision(replies=(Reply(token, response),))
+def answer(token: int, response: object, effects: tuple[Effect, ...] = ()) -> Decision:
+    """Nothing but an answer, and at most something to tell."""
+    return Decision(replies=(Reply(token, response),), effects=effects)
 
 
 def listed(groups: Iterable[AnyGroup], states: Iterable[str], types: Iterable[str]) -> tuple[ListedGroup, ...]:

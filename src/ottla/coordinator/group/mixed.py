@@ -78,7 +78,7 @@ class MixedGroups:
         try:
             joined = _join(draft, request, context, unique_id, member_id_required=member_id_required)
         except RefusedError as refusal:
-            return answer(token, join_error(refusal.error, ""))
+            return answer(token, join_error(refusal.error, ""), refusal.effects)
         return self._consumer.decide(draft, token, joined, lambda error: join_error(error, ""))
 
     def sync_group(self, token: int, group: ConsumerGroup, request: SyncGroupRequest, now_ms: int) -> Decision:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ottla.assign.server import ServerAssignor
-from ottla.coordinator.decision import AssignPartitions, CancelTimer, Decision, LogRecord, SetTimer
+from ottla.coordinator.decision import AssignPartitions, CancelTimer, Decision, LogRecord, ReportFault, SetTimer
 from ottla.coordinator.group.config import GroupConfig, GroupSettings
 from ottla.coordinator.group.consumer.group import ConsumerGroup
 from ottla.coordinator.group.consumer.states import MEMBER_TRANSITIONS, TRANSITIONS, GroupState, MemberState
@@ -92,6 +92,7 @@ class Rig:
         self.answers: dict[int, Any] = {}
         self.timers: dict[tuple[str, ...], int] = {}
         self.jobs: list[AssignPartitions] = []
+        self.faults: list[ReportFault] = []
         self.fail_with: ErrorCode | None = None
         self.told = Told(self._topic_name)
         self._token = 0
@@ -134,8 +135,11 @@ class Rig:
                 case CancelTimer(key):
                     self.timers.pop(key, None)
         for effect in decision.effects:
-            assert isinstance(effect, AssignPartitions)
-            self.jobs.append(effect)
+            match effect:
+                case AssignPartitions():
+                    self.jobs.append(effect)
+                case ReportFault():
+                    self.faults.append(effect)
         self.told.hear((*decision.facts, *self.shard.settled()), self.now_ms)
 
     def _states(self) -> tuple[GroupState | None, dict[str, MemberState]]:

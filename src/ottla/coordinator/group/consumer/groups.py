@@ -100,7 +100,7 @@ class ConsumerGroups:
             else:
                 response = heartbeat(draft, Heartbeat(request, context, request.member_id or unique_id))
         except RefusedError as refused:
-            return answer(token, heartbeat_error(refused.error, refused.message))
+            return answer(token, heartbeat_error(refused.error, refused.message), refused.effects)
         return self.decide(draft, token, response, lambda error: heartbeat_error(error, None))
 
     def _draft(self, request: ConsumerGroupHeartbeatRequest, now_ms: int) -> Draft:

@@ -7,7 +7,6 @@ heartbeats go on with the target before.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
@@ -25,7 +24,7 @@ from ottla.assign.server import (
 )
 from ottla.base.clock import lasts
 from ottla.base.limits import MAX_INLINE_ASSIGNMENT
-from ottla.coordinator.decision import AssignPartitions, LogRecord
+from ottla.coordinator.decision import AssignPartitions, LogRecord, ReportFault
 from ottla.coordinator.group.consumer.errors import RefusedError
 from ottla.coordinator.group.consumer.group import ConsumerGroup
 from ottla.coordinator.group.consumer.member import NO_TARGET, Member, Target
@@ -33,8 +32,6 @@ from ottla.coordinator.group.consumer.records import target_epoch_record, target
 from ottla.coordinator.group.consumer.room import Draft, Room
 from ottla.coordinator.group.consumer.subscriptions import topic_names
 from ottla.wire.errors import ErrorCode
-
-_log = logging.getLogger(__name__)
 
 
 class MemberTarget(NamedTuple):
@@ -62,14 +59,18 @@ def update_target(draft: Draft, epoch: int, member: Member, kind: Callable[[], S
         return last
     try:
         computed = assignor.assign(spec)
-    except Exception as fault:  # noqa: BLE001 - a fault of ours is logged; the member hears as much as of the other
-        if not isinstance(fault, AssignorError):
-            _log.exception("assignor %s failed on epoch %d of group %s", name, epoch, group.group_id)
-        raise RefusedError(
-            ErrorCode.UNKNOWN_SERVER_ERROR, f"Failed to compute a new target assignment for epoch {epoch}: {fault}"
-        ) from None
+    except AssignorError as fault:
+        raise _not_computed(epoch, fault) from None
+    except Exception as fault:  # noqa: BLE001 - the operator is told; the member hears as much as of the other
+        report = ReportFault(f"assignor {name} failed on epoch {epoch} of group {group.group_id}", fault)
+        raise _not_computed(epoch, fault, report) from None
     draft.records += target_records(group, spec.members, computed, epoch, draft.now_ms)
     return MemberTarget(epoch, _frozen(computed.get(member.member_id, {})))
+
+
+def _not_computed(epoch: int, fault: Exception, *reports: ReportFault) -> RefusedError:
+    text = f"Failed to compute a new target assignment for epoch {epoch}: {fault}"
+    return RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, text, reports)
 
 
 def is_due(draft: Draft, epoch: int) -> bool:
