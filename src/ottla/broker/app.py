@@ -26,6 +26,7 @@ from ottla.broker.runtime.assigning import server_assignors
 from ottla.broker.runtime.timers import Timers
 from ottla.broker.runtime.upkeep import Upkeep
 from ottla.broker.server import Listener
+from ottla.broker.session import Session
 from ottla.broker.storage import DirectoryDisk
 
 if TYPE_CHECKING:
@@ -135,11 +136,16 @@ class BrokerApp:
 
             assert self.node is not None
             secret = sha256(b"ottla" + self.node.identity.directory_id).digest()
-            failed = self.node.access.unauthenticated
+            failed = partial(self._not_authenticated, self.node)
             sasl = Sasl(self._config, configured, self.node.image, self.clock, self._rng, secret=secret, failed=failed)
             self._sasl.append(sasl)
             listener.guard(partial(Gate, sasl), sasl.max_receive_bytes)
         return listener
+
+    def _not_authenticated(self, node: Node, session: Session, mechanism: str, why: str) -> None:
+        host = session.client_host
+        self._connections.tell(host, f"{host} could not authenticate by listener {session.listener}: {why}")
+        node.access.unauthenticated(session, mechanism, why)
 
     def _listener_of(self, dispatch: Dispatcher, configured: Configured) -> Listener:
         config, max_request_bytes = self._config, self._config.int("socket.request.max.bytes")

@@ -9,6 +9,7 @@ from ottla.base.errors import ConfigError
 from ottla.base.limits import MAX_CONNECTION_DELAY_MS, MAX_RECEIVED_BYTES, MAX_STRANGERS_BYTES, MAX_UNREAD_BYTES
 from ottla.broker.config import BrokerConfig
 from ottla.broker.frame_memory import FrameMemory
+from ottla.broker.quiet import Quiet
 from ottla.broker.quotas.connections import (
     NO_LIMIT,
     Admission,
@@ -23,8 +24,8 @@ from ottla.broker.unread import UnreadAnswers
 
 _log: Final = logging.getLogger(__name__)
 
-#: The shortest time between two lines about refused connections: whoever makes thousands must not fill the log.
-_QUIET_MS: Final = 10_000
+#: Why a connection is closed that nobody uses.
+IDLE: Final = "connections.max.idle.ms"
 
 
 class Managed(Protocol):
@@ -65,8 +66,7 @@ class Connections:
         self._max_idle_ms = max_idle_ms
         #: With the listener and address by which each is counted.
         self._open: dict[Managed, tuple[str, str]] = {}
-        #: Since when a reason for a refusal was not told, and how many there were since.
-        self._untold: dict[str, tuple[int, int]] = {}
+        self._quiet = Quiet(clock)
         #: When one that is closed was active last.
         self._active_ms = clock.monotonic_ms()
 
@@ -95,14 +95,19 @@ class Connections:
 
     def tell_refused(self, why: str, client_host: str) -> None:
         """A line at the first refusal for this reason, and then at most one in a while."""
-        now_ms = self._clock.monotonic_ms()
-        told_ms, count = self._untold.get(why, (now_ms - _QUIET_MS, 0))
-        if now_ms - told_ms < _QUIET_MS:
-            self._untold[why] = told_ms, count + 1
-            return
-        more = f" ({count} more since the last such line)" if count else ""
-        _log.warning("%s: refusing %s%s", why, client_host, more)
-        self._untold[why] = now_ms, 0
+        more = self._quiet.turn(why)
+        if more is not None:
+            _log.warning("%s: refusing %s%s", why, client_host, more)
+
+    def tell_closed(self, client_host: str, why: object) -> None:
+        """A line about a connection that is closed for what its client has done."""
+        self.tell(client_host, f"closing the connection of {client_host}: {why}")
+
+    def tell(self, client_host: str, what: str) -> None:
+        """A line about what a client has done; at most one in a while for each address."""
+        more = self._quiet.turn(client_host)
+        if more is not None:
+            _log.warning("%s%s", what, more)
 
     def close(self) -> None:
         """Close every connection."""
@@ -122,8 +127,11 @@ class Connections:
         now_ms = self._clock.monotonic_ms()
         for connection in list(self._open):
             why = connection.overdue(now_ms, self._max_idle_ms)
-            if why:
+            if why == IDLE:
                 _log.info("closing the connection of %s: %s", connection.session.client_host, why)
+            elif why:
+                self.tell_closed(connection.session.client_host, why)
+            if why:
                 connection.close()
 
 

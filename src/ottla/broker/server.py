@@ -26,7 +26,7 @@ from ottla.base.limits import (
     MAX_WAITING_FRAMES,
     STALLED_FRAME_MS,
 )
-from ottla.broker.connections import Connections
+from ottla.broker.connections import IDLE, Connections
 from ottla.broker.outbox import Outbox, Piece, make_outbox
 from ottla.broker.quotas.connections import Admission
 from ottla.broker.session import Session
@@ -266,7 +266,7 @@ class Connection(asyncio.BufferedProtocol):
             return ""
         if self._reading and self._frame_since_ms is not None and now_ms - self._frame_since_ms > max_idle_ms:
             return "its frame is not whole after connections.max.idle.ms"
-        return "connections.max.idle.ms" if now_ms - self.active_ms > max_idle_ms else ""
+        return IDLE if now_ms - self.active_ms > max_idle_ms else ""
 
     def pause_writing(self) -> None:
         if self._outbox is not None:
@@ -335,7 +335,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             answer = later.encode(future.result())
         except OttlaError as fault:
-            _log.info("closing the connection of %s: %s", self.session.client_host, fault)
+            self._listener.connections.tell_closed(self.session.client_host, fault)
             self.close()
             return
         except Exception:  # noqa: BLE001 - as above
@@ -385,7 +385,7 @@ class Connection(asyncio.BufferedProtocol):
     def _refuse(self, fault: CorruptDataError) -> None:
         begins_tls = not self._had_frame and self._frames.begun.startswith(_TLS_HELLO)
         why = "it speaks TLS, and this listener does not (security.protocol of the client?)" if begins_tls else fault
-        _log.info("closing the connection of %s: %s", self.session.client_host, why)
+        self._listener.connections.tell_closed(self.session.client_host, why)
         if begins_tls and self._transport is not None:
             self._send(UNEXPECTED_MESSAGE)
             self._transport.close()

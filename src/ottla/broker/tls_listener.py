@@ -138,7 +138,8 @@ class TlsListener(Listener):
                 lambda: connection, accepted, ssl=context, ssl_handshake_timeout=self._handshake_s
             )
         except OSError as fault:  # ssl.SSLError and TimeoutError are of this kind
-            _log.info("the TLS handshake of %s by listener %s has failed: %s", client_host, self.name, fault)
+            what = f"the TLS handshake of {client_host} by listener {self.name} has failed: {fault}"
+            self.connections.tell(client_host, what)
             accepted.close()
             try:
                 for each in told:
@@ -156,7 +157,7 @@ class TlsListener(Listener):
         try:
             connection.session.principal = self._tls.principal(transport.get_extra_info("ssl_object"))
         except OttlaError as fault:
-            _log.info("closing the connection of %s: %s", connection.session.client_host, fault)
+            self.connections.tell_closed(connection.session.client_host, fault)
             return False
         return True
 

@@ -10,7 +10,6 @@ everybody knows: a user who does not exist is answered as one who does.
 """
 
 import hmac
-import logging
 import random
 import struct
 from collections.abc import Callable, Mapping
@@ -50,7 +49,6 @@ from ottla.wire.sasl.scram import HASHES, MECHANISM_NUMBERS, ScramCredential, Sc
 if TYPE_CHECKING:
     from ottla.broker.authentication.listener_tokens import Tokens
 
-_log = logging.getLogger(__name__)
 
 _KEY: Final = struct.Struct(">h")
 _SIZE: Final = struct.Struct(">i")
@@ -241,7 +239,7 @@ class Gate:
         offered = self._sasl.mechanisms
         if mechanism not in offered:
             refusal = SaslHandshakeResponse(ErrorCode.UNSUPPORTED_SASL_MECHANISM, offered)
-            self._log_failure(session, f"the mechanism {mechanism[:50]!a} is not enabled")
+            self._report(session, f"the mechanism {mechanism[:50]!a} is not enabled")
             return Last(_encoded(header, refusal), self._sasl.delay_ms)
         self._mechanism = mechanism
         self._exchange = self._sasl.begin(mechanism)
@@ -252,7 +250,7 @@ class Gate:
         try:
             said = self._step(bytes(message), session)
         except SaslError as fault:
-            self._log_failure(session, str(fault.__cause__ or fault))
+            self._report(session, str(fault.__cause__ or fault))
             refusal = SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, self._told(fault))
             return Last(_encoded(header, refusal), self._sasl.delay_ms)
         lifetime_ms = self._lifetime_ms if self._stage is _Stage.KNOWN else 0
@@ -269,7 +267,7 @@ class Gate:
         try:
             said = self._step(message, session)
         except SaslError as fault:
-            self._log_failure(session, str(fault.__cause__ or fault))
+            self._report(session, str(fault.__cause__ or fault))
             return Last(b"", self._sasl.delay_ms)
         return _SIZE.pack(len(said)) + said
 
@@ -303,8 +301,7 @@ class Gate:
         self._exchange = None
         self._admit()
 
-    def _log_failure(self, session: Session, why: str) -> None:
-        _log.info("%s could not authenticate by listener %s: %s", session.client_host, session.listener, why)
+    def _report(self, session: Session, why: str) -> None:
         if self._sasl.failed is not None:
             self._sasl.failed(session, self._mechanism, why)
 
