@@ -75,6 +75,11 @@ def test_g23_all_groups_from_the_first_event_on_and_what_has_been(ottla: Ottla, 
             with _member(broker, "g", "c", "t", 1, **static):
                 expelled = json.loads(line_with(watching.stdout, "member-expelled"))
             assert expelled["why"] == "instance-replaced"
+        for past in ("--from-beginning", "--since=PT1H"):
+            code, out, _ = ottla("groups", "watch", past, "--for", "0", *bootstrap)
+            assert code == 0
+            assert re.search(r" {2}g: one joined from ", out), out
+            assert "was expelled, instance-replaced: " in out
         for past in (("--from-beginning",), ("--since", "PT1H"), ("--since", "2026-01-01")):
             with ottla_process("groups", "watch", *past, *bootstrap) as watching:
                 line = line_of(watching.stdout)

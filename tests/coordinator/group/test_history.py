@@ -16,7 +16,7 @@ from ottla.wire.consumer_protocol import encode_assignment
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
 from ottla.wire.messages.consumer_protocol_assignment import TopicPartition as Part
-from ottla.wire.messages.leave_group import MemberIdentity
+from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from tests.coordinator.group import rig as classic
 from tests.coordinator.group.consumer.rig import CONFIG, FakeMember, Metadata, settle
 from tests.coordinator.group.consumer.rig import Rig as ConsumerRig
@@ -307,3 +307,13 @@ def test_g23_who_follows_the_moves_knows_who_has_what(steps: list[tuple[str, int
         for number in numbers
     }
     assert {tp: who for tp, who in owners.items() if who is not None} == have
+
+
+def test_g23_why_an_administrator_removes_a_member_of_a_consumer_group_is_told() -> None:
+    rig = ConsumerRig(Metadata(words=4))
+    members = [rig.joined(name) for name in ("m1", "m2", "m3")]
+    settle(*members)
+    leaving = (MemberIdentity("m1", reason="removed by ops, ticket 7"), MemberIdentity("m2"))
+    rig.run(rig.shard.leave_group(rig.token(), LeaveGroupRequest("readers", leaving), rig.now_ms))
+    left = [event for event in rig.told.events if event["event"] == "member-left"]
+    assert [(event["member_id"], event["reason"]) for event in left] == [("m1", "removed by ops, ticket 7"), ("m2", "")]

@@ -360,6 +360,19 @@ def test_a_member_that_does_not_join_again_is_expelled() -> None:
     assert set(rig.group.members) == {"m1", "m2"}
 
 
+def test_a_member_that_goes_is_not_waited_for() -> None:
+    """Else each static member that restarts would leave its id in the coordinator's memory."""
+    rig = Rig(config=_CONFIG)
+    first, member_id = _mixed(rig)
+    settle(first)
+    rig.joined("m2")
+    assert _beat(rig, member_id, 3) is ErrorCode.REBALANCE_IN_PROGRESS
+    joining = rig.shard.consumer_groups.room.soft(GROUP).joining
+    assert joining == {member_id}
+    rig.run(rig.shard.leave_group(rig.token(), LeaveGroupRequest(GROUP, (MemberIdentity(member_id),)), rig.now_ms))
+    assert joining == set()
+
+
 def test_a_member_that_does_not_fetch_its_assignment_is_expelled() -> None:
     rig = Rig(config=_CONFIG)
     first, member_id = _mixed(rig)

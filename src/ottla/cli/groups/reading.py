@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ottla.base.types import TopicPartition
 from ottla.cli.common import only, print_json_line, printable, say
-from ottla.cli.groups.common import Heard, find_group
+from ottla.cli.groups.common import Heard, find_group, until_s
 from ottla.cli.groups.events import Events, Told, decoded
 from ottla.cli.watch import ANSWER_WITHIN_MS, Watch
 
@@ -60,13 +60,17 @@ class Reader:
     """Prints the events of some groups, or of all when none is named. `settings` are those of an admin client."""
 
     def __init__(
-        self, settings: Mapping[str, object], groups: Sequence[str], *, as_json: bool, until_s: float | None
+        self, settings: Mapping[str, object], groups: Sequence[str], *, as_json: bool, for_s: float | None
     ) -> None:
+        """It ends after `for_s` seconds; None: never. What is past is shown whole, and takes nothing of this time."""
         self._settings = settings
         self._groups = groups
         self._keys = {group.encode("utf-8", "replace") for group in groups}
         self._as_json = as_json
-        self._until_s = until_s
+        self._for_s = for_s
+        self._until_s = until_s(for_s, time.monotonic())
+        #: Where what is past ends, until that has been read.
+        self._past_end: int | None = None
         self._events = Events()
         self._is_past = False
 
@@ -78,6 +82,8 @@ class Reader:
 
         self._is_past = since_ms is not None
         offset = first_offset(admin, OffsetSpec.LATEST if since_ms is None else since_ms)
+        if self._is_past and offset is not None:
+            self._past_end = first_offset(admin, OffsetSpec.LATEST)
         self._meet({group: find_group(admin, group) for group in self._groups})
         if offset is None and not self._wait_for_topic(admin):
             return
@@ -124,8 +130,9 @@ class Reader:
         from ottla import Admin, OffsetReset
 
         with Admin({**self._settings, "default.api.timeout.ms": ANSWER_WITHIN_MS}) as asker:
-            watch = Watch(asker, [_PARTITION], group=None, give_up=False)
-            while (left_s := self._left_s()) > 0:
+            must_end = self._past_end is not None and self._for_s is not None
+            watch = Watch(asker, [_PARTITION], group=None, give_up=must_end)
+            while (left_s := self._left_s(consumer.position(_PARTITION))) > 0:
                 records = consumer.poll(left_s)
                 if records:
                     watch.heard()
@@ -136,8 +143,13 @@ class Reader:
                     if isinstance(event, OffsetReset):
                         say(f"ottla: events are missing: {event}")
 
-    def _left_s(self) -> float:
-        """How long the next wait may last; 0 or less when it is time to end."""
+    def _left_s(self, position: int = 0) -> float:
+        """How long the next wait may last; 0 or less when it is time to end. `position`: so much has been read."""
+        if self._past_end is not None:
+            if position < self._past_end:
+                return _TURN_S
+            self._past_end = None
+            self._until_s = until_s(self._for_s, time.monotonic())
         return _TURN_S if self._until_s is None else min(_TURN_S, self._until_s - time.monotonic())
 
     def _tell(self, records: Iterable[ConsumerRecord]) -> None:

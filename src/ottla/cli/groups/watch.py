@@ -50,7 +50,9 @@ def watch(
         float | None,
         typer.Option("--every", help="Do not read events: ask the coordinator every so many seconds. [default: 0.5]"),
     ] = None,
-    for_s: Annotated[float | None, typer.Option("--for", help="End after so many seconds.")] = None,
+    for_s: Annotated[
+        float | None, typer.Option("--for", help="End after so many seconds; with 0, once what is past is shown.")
+    ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     config: Config = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
@@ -75,7 +77,7 @@ def watch(
     settings = admin_config(bootstrap, config)
     with Admin(settings) as admin:
         if every_s is None and keeps_events(admin):
-            Reader(settings, named, as_json=as_json, until_s=end_s).run(admin, since_ms)
+            Reader(settings, named, as_json=as_json, for_s=for_s).run(admin, since_ms)
             return
         if since_ms is not None:
             raise CommandError(

@@ -101,16 +101,18 @@ class MixedGroups:
         """LeaveGroup; an administrator may remove members of either protocol."""
         draft = Draft(self._consumer.room, group, now_ms)
         leaving: dict[str, Member] = {}
+        reasons: dict[str, str] = {}
         answers = []
         for identity in identities(request):
             error = ErrorCode.NONE
             try:
                 member = _leaving(group, identity)
                 leaving[member.member_id] = member
+                reasons[member.member_id] = identity.reason or ""
             except RefusedError as refusal:
                 error = refusal.error
             answers.append(MemberResponse(identity.member_id, identity.group_instance_id, error))
-        fence(draft, tuple(leaving.values()), Why.LEFT)
+        fence(draft, tuple(leaving.values()), Why.LEFT, reasons=reasons)
         return self._consumer.decide(draft, token, response(request, answers), lambda error: refused(request, error))
 
     def _without_records(

@@ -315,3 +315,27 @@ def test_t11_offsets_in_a_transaction_carry_the_members_epoch() -> None:
     assert _txn(rig, "m2", 2, partition=2) is ErrorCode.ILLEGAL_GENERATION  # it has it since epoch 3
     assert _txn(rig, "m1", 4) is ErrorCode.ILLEGAL_GENERATION
     assert _txn(rig, "m9", 3) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_g19_a_member_takes_no_instance_id_of_another_beside_its_own_part() -> None:
+    """It would have the other's part, and nobody its own."""
+    rig = Rig()
+    static, dynamic = rig.joined("s", instance_id="I"), rig.joined("m")
+    settle(static, dynamic)
+    assert not static.leave(-2).error_code
+    answer = rig.join("m", instance_id="I")
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    assert answer.error_message == "Member m is in the group: it must leave before it takes the instance id I."
+    assert not dynamic.leave().error_code
+    assert not rig.join("m", instance_id="I").error_code
+    assert sorted(rig.group.members) == ["m"]
+
+
+def test_a_static_member_whose_place_another_takes_is_not_waited_for() -> None:
+    rig = Rig()
+    settle(static := rig.joined("s", instance_id="I"))
+    joining = rig.shard.consumer_groups.room.soft(GROUP).joining
+    joining.add("s")
+    assert not static.leave(-2).error_code
+    assert not rig.join("t", instance_id="I").error_code
+    assert joining == set()

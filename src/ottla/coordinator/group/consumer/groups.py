@@ -181,7 +181,6 @@ class ConsumerGroups:
         if kind == REVOKE and (member.state is not MemberState.UNREVOKED_PARTITIONS or member.member_epoch < 0):
             return NOTHING  # it has given them up, or is gone for a while
         draft = Draft(self.room, group, now_ms)
-        self.room.soft(group_id).joining.discard(member.member_id)
         leave.fence(draft, (member,), *_EXPELLED[kind])
         return self._decide_alone(draft, key)
 

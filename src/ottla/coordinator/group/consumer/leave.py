@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from ottla.coordinator.facts import Why
@@ -75,13 +75,17 @@ def _gone_for_a_while(member: Member) -> Member:
     return replace(member, member_epoch=STATIC_LEAVE_EPOCH, assigned=since_zero, revoking={})
 
 
-def fence(draft: Draft, members: Collection[Member], why: Why, text: str = "") -> None:
+def fence(
+    draft: Draft, members: Collection[Member], why: Why, text: str = "", reasons: Mapping[str, str] | None = None
+) -> None:
     """Remove members, and raise the group's epoch so that others get what they had.
 
-    When only members of the classic protocol stay, the group may become a classic one instead.
+    When only members of the classic protocol stay, the group may become a classic one instead. `reasons` has, by member
+    id, what was said of single ones; `text` is said of the others.
     """
     for member in members:
-        draft.gone(member, why, text)
+        draft.gone(member, why, (reasons or {}).get(member.member_id, text))
+        draft.soft.joining.discard(member.member_id)
     if not members or draft.room.downgrade(draft, members):
         return
     group = draft.group

@@ -315,7 +315,8 @@ class ConsumerMembership(Membership[ConsumerMember]):
     def _join_anew(self, now_s: float) -> None:
         """The coordinator has this member already, in a later epoch, whose answer was lost: leave, then join again.
 
-        Otherwise it would refuse epoch 0 until the session of the member that it knows is over.
+        Who answers so to epoch 0 would go on until the session of the member that it knows is over. Apache Kafka 4.3
+        does not: it takes epoch 0 of every dynamic member that it knows.
         """
         ticket = self._shared.eras.of_member(Call.LEAVE)
         request = self._leave_request(LEAVE_EPOCH)
