@@ -70,7 +70,8 @@ class Topics:
 
     def confirmed(self, logs: Logs, offsets: Offsets, ids: Mapping[str, str]) -> Logs:
         """`logs` if they have `offsets`, of topics with these ids. If not, brokers are asked again for as long as their
-        word is to be doubted; what is still so after that is believed."""
+        word is to be doubted; what is still so after that is believed. Where they end before `offsets`, the ends of the
+        logs themselves are there, too."""
         doubt = self.kafka.doubt()
         doubtful = plan.doubtful(offsets, ids, logs)
         self._believed &= doubtful
@@ -81,7 +82,8 @@ class Topics:
             logs = self.logs(self.there(as_of_now=True))
             doubtful = plan.doubtful(offsets, ids, logs)
         self._believed |= doubtful
-        return logs
+        short = {tp: LATEST for tp, offset in offsets.items() if logs.latest.get(tp, offset) < offset}
+        return logs._replace(ends=self.kafka.run(self.kafka.offsets_at(short, committed=False)) if short else {})
 
     def at(self, times: Mapping[TopicPartition, int]) -> Offsets:
         """For each partition the offset at its time; the time may be EARLIEST, or LATEST for the end of what this query
@@ -103,6 +105,8 @@ class Topics:
 
     def require_stable(self, option: str, offsets: Offsets) -> None:
         """Raise OpenTransactionError if one of `offsets` is in the log, but after the last stable offset."""
+        if not offsets:
+            return
         # Ask for the end of the log first, and for the last stable offset second. Both only grow. In this order records
         # that are written and committed between the two questions cannot look as if a transaction held them back.
         ends = self.kafka.run(self.kafka.offsets_at(dict.fromkeys(offsets, LATEST), committed=False))
