@@ -15,6 +15,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from ottla import Admin, Producer
 from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
+from ottla.client.core.offsets import OffsetAndMetadata
 from ottla.spark.errors import DataLossError, OpenTransactionError, PipelineError
 from ottla.spark.link import KafkaLink
 from ottla.spark.options import source_options
@@ -45,6 +46,20 @@ def test_s1_a_pattern_reads_no_ledger_and_a_name_does(world: World) -> None:
     reader = world.reader(subscribePattern=f".*{world.topic}")
     assert batch_values(reader) == world.rows(range(5), range(5))
     assert batch_values(ledger.reader()) == ledger.rows(range(1), range(1))
+
+
+def test_s1_an_internal_topic_is_read_by_its_name_and_by_no_pattern(
+    world: World, fresh_name: Callable[[str], str]
+) -> None:
+    with Admin({"bootstrap.servers": world.bootstrap}) as admin:
+        admin.alter_group_offsets(fresh_name("group"), {TopicPartition(world.topic, 0): OffsetAndMetadata(3)})
+    offsets = World(world.bootstrap, "__consumer_offsets")
+    all_of_it = sorted(offsets.stream().initialOffset()["to"][offsets.topic], key=int)
+    assigned = json.dumps({offsets.topic: [int(p) for p in all_of_it]})
+    for which in ({"subscribe": offsets.topic}, {"assign": assigned}):
+        reader = offsets.reader(**which)
+        assert sum(batch.num_rows for each in reader.partitions() for batch in reader.read(each)) > 0
+    assert offsets.reader(subscribePattern="^__consumer_offsets$").partitions() == []
 
 
 @pytest.mark.parametrize("by_pattern", [True, False])

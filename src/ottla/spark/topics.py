@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from ottla.base.types import TopicPartition, topic_id_text
-from ottla.client.core.metadata import NO_TOPIC_ID
+from ottla.client.core.metadata import NO_TOPIC_ID, ClusterSnapshot, TopicInfo
 from ottla.client.errors import ClientError
 from ottla.spark import bounds, plan
 from ottla.spark.bounds import EARLIEST, LATEST, AtTimes, Bound
@@ -26,8 +26,14 @@ class There(NamedTuple):
     ids: dict[str, str]
 
 
-def _but_ledgers(is_meant: Callable[[str], bool]) -> Callable[[str], bool]:
-    return lambda topic: not topic.startswith(TOPIC_PREFIX) and is_meant(topic)
+def _found(snapshot: ClusterSnapshot, pattern: str) -> dict[str, TopicInfo]:
+    """What a pattern means: no ledger and, as in Kafka, no internal topic. Both are read when they are named."""
+    is_meant = topic_pattern(pattern)
+    return {
+        topic: info
+        for topic, info in snapshot.topics.items()
+        if not info.is_internal and not topic.startswith(TOPIC_PREFIX) and is_meant(topic)
+    }
 
 
 class Topics:
@@ -57,8 +63,10 @@ class Topics:
         snapshot = self.kafka.run(
             self.kafka.topics(None if options.pattern is not None else named, as_of_now=as_of_now)
         )
-        is_meant = named.__contains__ if options.pattern is None else _but_ledgers(topic_pattern(options.pattern))
-        topics = {topic: info for topic, info in snapshot.topics.items() if is_meant(topic) and not info.is_internal}
+        if options.pattern is None:
+            topics = {topic: info for topic, info in snapshot.topics.items() if topic in named}
+        else:
+            topics = _found(snapshot, options.pattern)
         found = {TopicPartition(topic, partition) for topic, info in topics.items() for partition in info.partitions}
         ids = {topic: topic_id_text(info.topic_id) for topic, info in topics.items() if info.topic_id != NO_TOPIC_ID}
         return There(sorted(found & set(options.partitions) if options.partitions else found), ids)
