@@ -15,7 +15,8 @@ from tests.interop.apache import spark_connector_jars
 
 NOTE = (
     "Both on Apache Kafka, local[2], 100-byte values, two partitions. Spark's connector has no exactly-once sink: its "
-    "at-least-once figures stand beside ours of either kind. Aims: source 1.5, exactly-once pipeline 0.7."
+    "at-least-once figures stand beside ours of either kind. Aims: streaming read 2.5, exactly-once pipeline 2, "
+    "sink 1.5, small micro-batch 1.0."
 )
 PEERS = ("ottla", "Spark's connector")
 _RECORDS = 4_000_000

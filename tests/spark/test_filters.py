@@ -42,7 +42,7 @@ def value_of(column: str) -> st.SearchStrategy[Any]:
         case "topic":
             return st.sampled_from(["a", "b", "c"])
         case "timestamp":
-            return st.integers(0, 30_000).map(lambda micros: EPOCH + timedelta(microseconds=micros))
+            return st.integers(-3_000, 30_000).map(lambda micros: EPOCH + timedelta(microseconds=micros))
         case _:
             return st.integers(-1, 12)
 
@@ -64,11 +64,13 @@ def passes(row: dict[str, Any], each: Any) -> bool:
     return value in each.value if isinstance(each, In) else bool(_COMPARE[type(each)](value, each.value))
 
 
-@given(st.lists(filters(), max_size=4), st.lists(st.integers(0, 30), min_size=10, max_size=10))
+@given(st.lists(filters(), max_size=4), st.lists(st.integers(-1, 30), min_size=10, max_size=10))
 def test_s5_no_record_that_can_pass_is_left_out(told: list[Filter], times_ms: list[int]) -> None:
+    """A record without a time has -1 ms."""
     found = narrowed(told)
     start, end = found.bounds(dict.fromkeys(TPS, 0), dict.fromkeys(TPS, 10))
-    first = next((at for at, time in enumerate(times_ms) if time >= (found.since_ms or 0)), 10)
+    since_ms = min(times_ms) if found.since_ms is None else found.since_ms  # as ListOffsets finds it
+    first = next((at for at, time in enumerate(times_ms) if time >= since_ms), 10)
     for tp in TPS:
         for offset, time_ms in enumerate(times_ms):
             time = EPOCH + timedelta(milliseconds=time_ms)
@@ -108,6 +110,9 @@ def test_s5_what_is_told_narrows() -> None:
         Not(EqualTo(("offset",), 1)),
         LessThan(("timestamp",), EPOCH),
         GreaterThan(("timestamp",), datetime(2026, 1, 1)),  # of a type without a zone
+        GreaterThan(("timestamp",), datetime(1960, 1, 1, tzinfo=UTC)),  # a record without a time passes
+        EqualTo(("timestamp",), EPOCH - timedelta(milliseconds=1)),
+        In(("timestamp",), (EPOCH - timedelta(milliseconds=1), EPOCH + timedelta(days=1))),
     ],
 )
 def test_s5_what_is_not_understood_leaves_out_nothing(told: Filter) -> None:

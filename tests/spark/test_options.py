@@ -7,7 +7,7 @@ import pytest
 from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
 from ottla.client.config.consumer import CONSUMER_CONFIG
-from ottla.client.config.producer import producer_config
+from ottla.client.config.producer import PRODUCER_CONFIG, producer_config
 from ottla.spark.bounds import EARLIEST, LATEST, AtOffsets, AtTimes
 from ottla.spark.options import SOURCE_CLIENT, Semantics, duration_ms, sink_options, source_options
 
@@ -170,6 +170,22 @@ def test_s5_a_view_may_have_the_options_of_both_sides() -> None:
         sink_options({**SINK, "startingOffsets": "earliest"})
     with pytest.raises(ConfigError, match="did you mean startingOffsets"):
         source_options({**both, "startingOffset": "earliest"}, streaming=False)
+
+
+def test_s1_one_set_of_kafka_keys_serves_both_sides() -> None:
+    """A Java client only logs the keys that it does not know, so scripts for Spark's own connector have such a set."""
+    reads = {f"kafka.{name}": "x" for name in set(CONSUMER_CONFIG.keys) - set(PRODUCER_CONFIG.keys) - {"group.id"}}
+    writes = {f"kafka.{name}": "x" for name in set(PRODUCER_CONFIG.keys) - set(SOURCE_CLIENT.keys)}
+    assert {"kafka.isolation.level", "kafka.auto.offset.reset", "kafka.max.poll.records"} <= set(reads)
+    assert {"kafka.acks", "kafka.linger.ms", "kafka.retries", "kafka.transactional.id"} <= set(writes)
+    assert sink_options({**SINK, **reads}) == sink_options(SINK)
+    for streaming in (True, False):
+        plain = source_options(SOURCE, streaming=streaming)
+        assert source_options({**SOURCE, **writes}, streaming=streaming) == plain
+    with pytest.raises(ConfigError, match=r"Unknown sink option kafka.isolation.levle; did you mean kafka.isolation"):
+        sink_options({**SINK, "kafka.isolation.levle": "read_committed"})
+    with pytest.raises(ConfigError, match=r"Unknown source option kafka.linger.m; did you mean kafka.linger.ms\?"):
+        source_options({**SOURCE, "kafka.linger.m": "1"}, streaming=True)
 
 
 def test_s5_a_table_whose_options_spark_does_not_give_us_is_told() -> None:

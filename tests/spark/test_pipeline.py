@@ -8,7 +8,7 @@ import pytest
 
 from ottla.base.types import TopicPartition
 from ottla.spark.errors import PipelineError
-from ottla.spark.pipeline import checkpoint_of, offsets_of_log, planned
+from ottla.spark.pipeline import checkpoint_of, foreach_batch, offsets_of_log, planned
 from ottla.spark.plan import SourceOffset
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
@@ -103,3 +103,15 @@ def test_s3_a_group_that_was_asked_for_must_get_its_offsets(tmp_path: Path) -> N
     for checkpoint in (str(tmp_path), None):
         with pytest.raises(PipelineError, match=r"kafka\.group\.id g: the batch's offsets cannot be read"):
             planned(checkpoint, 7, "g")
+
+
+def test_s2_foreach_batch_tells_that_spark_connect_does_not_have_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the query is made, and in the process of a Connect server that runs its batches."""
+    pytest.importorskip("pyspark")
+    sink = {"kafka.bootstrap.servers": "a:1", "topic": "t", "sink.id": "s"}
+    monkeypatch.delenv("SPARK_CONNECT_MODE_ENABLED", raising=False)
+    write = foreach_batch(sink)
+    monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
+    for call in (lambda: foreach_batch(sink), lambda: write(None, 0)):
+        with pytest.raises(PipelineError, match=r"foreach_batch .* Spark Connect .*ottla run --master"):
+            call()

@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 import pytest
 
@@ -14,6 +15,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from ottla import Admin, Producer
 from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
+from ottla.client.core.offsets import OffsetAndMetadata
 from ottla.spark.errors import DataLossError, OpenTransactionError, PipelineError
 from ottla.spark.link import KafkaLink
 from ottla.spark.options import source_options
@@ -44,6 +46,20 @@ def test_s1_a_pattern_reads_no_ledger_and_a_name_does(world: World) -> None:
     reader = world.reader(subscribePattern=f".*{world.topic}")
     assert batch_values(reader) == world.rows(range(5), range(5))
     assert batch_values(ledger.reader()) == ledger.rows(range(1), range(1))
+
+
+def test_s1_an_internal_topic_is_read_by_its_name_and_by_no_pattern(
+    world: World, fresh_name: Callable[[str], str]
+) -> None:
+    with Admin({"bootstrap.servers": world.bootstrap}) as admin:
+        admin.alter_group_offsets(fresh_name("group"), {TopicPartition(world.topic, 0): OffsetAndMetadata(3)})
+    offsets = World(world.bootstrap, "__consumer_offsets")
+    all_of_it = sorted(offsets.stream().initialOffset()["to"][offsets.topic], key=int)
+    assigned = json.dumps({offsets.topic: [int(p) for p in all_of_it]})
+    for which in ({"subscribe": offsets.topic}, {"assign": assigned}):
+        reader = offsets.reader(**which)
+        assert sum(batch.num_rows for each in reader.partitions() for batch in reader.read(each)) > 0
+    assert offsets.reader(subscribePattern="^__consumer_offsets$").partitions() == []
 
 
 @pytest.mark.parametrize("by_pattern", [True, False])
@@ -197,6 +213,56 @@ def test_s1_a_bound_behind_an_open_transaction_names_it(world: World) -> None:
         assert batch_values(dirty) == world.rows(range(5), range(7))
         producer.commit_transaction()
     assert batch_values(world.reader(endingOffsets=behind)) == world.rows(range(5), range(7))
+
+
+@contextmanager
+def open_transaction(world: World) -> Iterator[Producer]:
+    """Three open records in partition 1, and two of another producer behind them: the log ends at 10, committed
+    records end at 5."""
+    with Producer({"bootstrap.servers": world.bootstrap, "transactional.id": f"{world.topic}-tx"}) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        for n in range(5, 8):
+            producer.send(world.topic, f"1.{n}".encode(), partition=1).result(10)
+        with Producer({"bootstrap.servers": world.bootstrap}) as other:
+            for n in range(8, 10):
+                other.send(world.topic, f"1.{n}".encode(), partition=1).result(10)
+        yield producer
+
+
+@pytest.mark.parametrize("fails", [True, False])
+@pytest.mark.parametrize("adopted", [True, False])
+def test_s1_what_was_read_behind_an_open_transaction_is_not_read_again(
+    world: World, adopted: bool, fails: bool
+) -> None:
+    """By Spark's own connector, or by ours with another kafka.isolation.level."""
+    stands = f"the checkpoint: offset 10 of {world.topic}-1 lies behind an open transaction, {world.topic}-tx, which"
+    with open_transaction(world) as producer:
+        dirty = world.stream(kafka__isolation__level="read_uncommitted")
+        read = dirty.latestOffset(dirty.initialOffset(), ALL)
+        read = {world.topic: {"0": 5, "1": 10}} if adopted else restored(read)
+        stream = world.stream(failOnDataLoss=fails)
+        for _ in range(2):
+            with pytest.raises(OpenTransactionError, match=f"{stands} holds back readers of .* 5 .the log ends at 10"):
+                stream.latestOffset(read, ALL)
+        producer.commit_transaction()
+    assert stream.latestOffset(read, ALL)["to"] == {world.topic: {"0": 5, "1": 11}}
+    world.fill(1, first=11)
+    assert next_batch(world.stream(failOnDataLoss=fails), read)[1] == ["0.11", "1.11"]
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_s1_a_plan_that_ends_behind_an_open_transaction_loses_nothing(world: World, fails: bool) -> None:
+    """It was made with kafka.isolation.level=read_uncommitted, and is run again without."""
+    with open_transaction(world) as producer:
+        dirty = world.stream(kafka__isolation__level="read_uncommitted")
+        start = dirty.initialOffset()
+        end = restored(dirty.latestOffset(start, ALL))
+        stream = world.stream(failOnDataLoss=fails, kafka__fetch__max__wait__ms=1)
+        with pytest.raises(OpenTransactionError, match=f"offset 10 of {world.topic}-1 lies behind an open transaction"):
+            values(stream, stream.partitions(start, end))
+        producer.commit_transaction()
+    assert values(stream, stream.partitions(start, end)) == world.rows(range(5), range(10))
 
 
 def test_s1_a_stream_reads_everything_once(world: World) -> None:

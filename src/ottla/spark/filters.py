@@ -115,10 +115,13 @@ def _is(field: str, kind: type) -> Callable[[Narrowed, Any], Narrowed]:
 
 
 def _since(found: Narrowed, value: Any) -> Narrowed:
-    """Kafka's times are whole milliseconds; a time between two of them counts as the earlier one."""
-    if not isinstance(value, datetime) or value.tzinfo is None:
+    """Kafka's times are whole milliseconds; a time between two of them counts as the earlier one.
+
+    A record without a time has -1, which lies before the epoch, and no question for a time finds it.
+    """
+    if not isinstance(value, datetime) or value.tzinfo is None or value < _EPOCH:
         return found
-    return found._replace(since_ms=_most(found.since_ms, max(0, (value - _EPOCH) // _MS)))
+    return found._replace(since_ms=_most(found.since_ms, (value - _EPOCH) // _MS))
 
 
 def _since_first(found: Narrowed, values: Any) -> Narrowed:

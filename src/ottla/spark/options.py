@@ -7,7 +7,7 @@ by the same tables as the client's own; an unknown option or key is an error tha
 import difflib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from operator import index
@@ -247,7 +247,7 @@ class SinkOptions:
 
 def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     """Check `given`. Raises ConfigError naming the option."""
-    own, kafka = _parse(SOURCE_OPTIONS, given, list(SOURCE_CLIENT.keys))
+    own, kafka = _parse(SOURCE_OPTIONS, given, SOURCE_CLIENT.keys)
     client = build(SourceClient, SOURCE_CLIENT, kafka)
     chosen = [name for name in ("subscribe", "subscribePattern", "assign") if own[name] is not None]
     if len(chosen) != 1:
@@ -284,8 +284,7 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
 
 def sink_options(given: Mapping[str, str]) -> SinkOptions:
     """Check `given`. Raises ConfigError naming the option."""
-    names = [*PRODUCER_CONFIG.keys, "group.id"]
-    own, kafka = _parse(SINK_OPTIONS, given, names)
+    own, kafka = _parse(SINK_OPTIONS, given, (*PRODUCER_CONFIG.keys, "group.id"))
     group = kafka.pop("group.id", None)
     if (own["queryId"] is None) != (own["batchId"] is None):
         alone, other = ("queryId", "batchId") if own["batchId"] is None else ("batchId", "queryId")
@@ -333,12 +332,16 @@ def _atomicity(own: Mapping[str, object], semantics: Semantics) -> Atomicity:
 
 
 def _names_of_both(given: Mapping[str, str]) -> frozenset[str]:
-    """The options of source and sink, for a view that names a topic to read and one to write; else none."""
+    """Our options of source and sink, for a view that names a topic to read and one to write; else none."""
     lower = {name.lower() for name in given}
     if not {"subscribe", "subscribepattern", "assign"} & lower or not {"topic", "sink.id"} & lower:
         return frozenset()
-    own = {name.lower() for side in (SOURCE_OPTIONS, SINK_OPTIONS) for name in side.keys}
-    return frozenset(own | {f"kafka.{name}".lower() for name in (*SOURCE_CLIENT.keys, *PRODUCER_CONFIG.keys)})
+    return frozenset(name.lower() for side in (SOURCE_OPTIONS, SINK_OPTIONS) for name in side.keys)
+
+
+#: Every key of either side, as an option is compared. Those of the other side are accepted without effect: a script may
+#: have one set of them for both, since a Java client only logs the keys that it does not know.
+_KAFKA_KEYS = {f"kafka.{name}".lower(): name for name in (*SOURCE_CLIENT.keys, *PRODUCER_CONFIG.keys)}
 
 
 #: What Spark adds of itself, or a script sets for Spark: `path` of tables, and intervals of what is refused below.
@@ -351,11 +354,11 @@ _REFUSED_EVERYWHERE = {
 
 
 def _parse(
-    options: ConfigSet, given: Mapping[str, str], kafka_names: list[str]
+    options: ConfigSet, given: Mapping[str, str], kafka_names: Iterable[str]
 ) -> tuple[dict[str, object], dict[str, object]]:
-    """The options' values with defaults, and the `kafka.` keys as given."""
+    """The options' values with defaults, and as given the `kafka.` keys that this side has."""
     known = {name.lower(): name for name in options.keys}
-    of_both = _names_of_both(given)
+    passed_over = {*_FROM_SPARK, *_names_of_both(given), *_KAFKA_KEYS}
     kafka_known = {f"kafka.{name}".lower(): name for name in kafka_names}
     own: dict[str, object] = {}
     kafka: dict[str, object] = {}
@@ -368,9 +371,9 @@ def _parse(
         elif lower in _REFUSED_EVERYWHERE:
             if str(value).lower() != "false":
                 raise ConfigError(f"{name}: {_REFUSED_EVERYWHERE[lower]}")
-        elif lower not in _FROM_SPARK and not (of_both and lower in of_both):
-            near = difflib.get_close_matches(lower, [*known, *kafka_known], n=1, cutoff=0.5)
-            best = known.get(near[0]) or f"kafka.{kafka_known[near[0]]}" if near else None
+        elif lower not in passed_over:
+            near = difflib.get_close_matches(lower, [*known, *_KAFKA_KEYS], n=1, cutoff=0.5)
+            best = known.get(near[0]) or f"kafka.{_KAFKA_KEYS[near[0]]}" if near else None
             raise ConfigError(f"Unknown {options.what} option {name}" + (f"; did you mean {best}?" if best else ""))
     if not given:
         raise ConfigError(

@@ -160,7 +160,7 @@ def foreach_batch(options: Mapping[str, Any]) -> Callable[[Any, int], None]:
     `options` are those of the sink; `sink.id` is required. For example
     `query.outputMode("update").foreachBatch(foreach_batch({"kafka.bootstrap.servers": …, "sink.id": "totals"}))`.
     A function that writes more than once needs a sink id for each write. With one id for both, the sink would take the
-    second write for a replay of the first. Raises ConfigError.
+    second write for a replay of the first. Raises ConfigError; PipelineError with Spark Connect.
     """
     given = {str(name): value for name, value in options.items()}
     lower = {name.lower(): str(value) for name, value in given.items()}
@@ -168,8 +168,10 @@ def foreach_batch(options: Mapping[str, Any]) -> Callable[[Any, int], None]:
     sink = lower.get("sink.id", "")
     if exactly_once and not sink:
         raise ConfigError("foreach_batch needs the option sink.id: another for each write, the same after a restart")
+    _require_own_session()
 
     def write(frame: Any, batch_id: int) -> None:
+        _require_own_session()
         context = frame.sparkSession.sparkContext
         query, run = context.getLocalProperty("sql.streaming.queryId"), context.getLocalProperty("spark.jobGroup.id")
         written = (query, batch_id, run)
@@ -185,6 +187,18 @@ def foreach_batch(options: Mapping[str, Any]) -> Callable[[Any, int], None]:
         _WRITTEN[sink] = written
 
     return write
+
+
+def _require_own_session() -> None:
+    """Raise PipelineError if the session is Spark Connect's: it does not tell which query a batch is of."""
+    from pyspark.sql.utils import is_remote
+
+    if is_remote():
+        raise PipelineError(
+            "foreach_batch has to know the query and the run of a batch, which a session of Spark Connect does not "
+            "tell. Run the script in the driver itself: `ottla run --master …`, or a session with master() instead of "
+            "remote()"
+        )
 
 
 def _checkpoint_of_running(session: Any, query: str) -> str | None:

@@ -85,20 +85,29 @@ class SourceOffset(NamedTuple):
 
 
 class Logs(NamedTuple):
-    """The partitions that exist now: the earliest offset and the end of each, and their topics' ids."""
+    """The partitions that exist now: the earliest offset and the end of each, and their topics' ids.
+
+    `latest` is the end of what the query may read. Where an open transaction may hold back readers of committed records
+    before what was read already, `ends` has the end of the log itself.
+    """
 
     earliest: Offsets
     latest: Offsets
     ids: Mapping[str, str] = {}
+    ends: Mapping[TopicPartition, int] = {}
+
+    def end(self, tp: TopicPartition) -> int:
+        """Where the log of a partition that exists ends, as far as that was asked."""
+        return self.ends.get(tp, self.latest[tp])
 
 
 def made_anew(read: SourceOffset, logs: Logs) -> set[TopicPartition]:
-    """Partitions whose log is another one than the query has read. The topic's id shows it; without ids, an end that
-    lies before what was read."""
+    """Partitions whose log is another one than the query has read. The topic's id shows it; without ids, a log that
+    ends before what was read."""
     anew = set()
     for tp, offset in read.end.items():
         before, now = read.ids.get(tp.topic), logs.ids.get(tp.topic)
-        ended_before = tp in logs.latest and logs.latest[tp] < offset
+        ended_before = tp in logs.latest and logs.end(tp) < offset
         if tp in logs.latest and (before != now if before is not None and now is not None else ended_before):
             anew.add(tp)
     return anew
@@ -112,15 +121,19 @@ def check_no_loss(read: SourceOffset, logs: Logs) -> list[str]:
         if tp not in logs.latest:
             losses.append(f"partition {tp} is gone; offset {offset} was to be read next")
         elif tp in anew:
-            losses.append(f"partition {tp} was read up to {offset}, then made anew; it ends at {logs.latest[tp]} now")
-        elif logs.latest[tp] < offset:
-            losses.append(
-                f"partition {tp} ends at {logs.latest[tp]} but was read up to {offset}: it was cut, or was read with "
-                "another kafka.isolation.level and a transaction is open"
-            )
+            losses.append(f"partition {tp} was read up to {offset}, then made anew; it ends at {logs.end(tp)} now")
+        elif logs.end(tp) < offset:
+            losses.append(f"partition {tp} ends at {logs.end(tp)} but was read up to {offset}: it was cut")
         elif logs.earliest.get(tp, 0) > offset:
             losses.append(f"partition {tp} begins at {logs.earliest[tp]} now; offset {offset} was to be read next")
     return losses
+
+
+def held_back(read: SourceOffset, logs: Logs) -> Offsets:
+    """What was read up to an offset that is in the log, behind the end of what the query may read: a transaction is
+    open."""
+    same = logs.latest.keys() - made_anew(read, logs)
+    return {tp: at for tp, at in read.end.items() if tp in same and logs.latest[tp] < at <= logs.end(tp)}
 
 
 def doubtful(offsets: Offsets, ids: Mapping[str, str], logs: Logs) -> set[TopicPartition]:

@@ -75,6 +75,7 @@ def read_range(
         if following is None or following <= at:
             empty += 1
             if empty >= _EMPTY_FETCHES:
+                Topics(options, lambda: kafka).require_stable("the micro-batch", {wanted.tp: wanted.end})
                 _lost(options, f"{wanted.tp} has nothing at offset {at}, though offsets up to {wanted.end} were there")
                 return
             fetched = kafka.submit(_fetch(kafka, options, wanted, topic_id, at))
@@ -168,7 +169,7 @@ class OttlaReader(DataSourceReader):  # type: ignore[misc]
         topics.require_stable(options.end.option, end)
         bounds.require_order(start, end)
         furthest = {tp: max(start.get(tp, 0), at) for tp, at in end.items()}
-        earliest, latest, ids = topics.confirmed(topics.logs(there), furthest, there.ids)
+        earliest, latest, ids, _ = topics.confirmed(topics.logs(there), furthest, there.ids)
         topics.losses(
             bounds.outside(options.start.option, start, earliest, latest)
             + bounds.outside(options.end.option, end, earliest, latest)
@@ -229,7 +230,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
             bounds.require_assigned(self._options.partitions, there.partitions)
             start = topics.resolve(bound, there.partitions)
             topics.require_stable(bound.option, start)
-            earliest, latest, ids = topics.confirmed(topics.logs(there), start, there.ids)
+            earliest, latest, ids, _ = topics.confirmed(topics.logs(there), start, there.ids)
             topics.losses(bounds.outside(bound.option, start, earliest, latest))
             start = bounds.inside(start, earliest, latest)
             self._initial = SourceOffset({}, start, self._group, ids).to_json()
@@ -244,11 +245,16 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         self._available = self._topics.logs(self._topics.there(as_of_now=True)).latest
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """The next micro-batch; `start` itself when there is nothing new. Raises DataLossError, ConfigError."""
+        """The next micro-batch; `start` itself when there is nothing new.
+
+        Raises DataLossError, ConfigError; OpenTransactionError if what others have read up to `start`, or the query
+        itself with another `kafka.isolation.level`, lies behind one.
+        """
         read = SourceOffset.from_json(start)
         logs = self._logs = self._topics.confirmed(self._ask(), read.end, read.ids)
         self._require_assigned(read, logs)
         self._topics.losses(plan.check_no_loss(read, logs))
+        self._topics.require_stable("the checkpoint", plan.held_back(read, logs))
         begin, end = plan.next_target(read, logs)
         if self._available is not None:
             end = plan.stopped_at(self._available, begin, end)

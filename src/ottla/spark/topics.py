@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from ottla.base.types import TopicPartition, topic_id_text
-from ottla.client.core.metadata import NO_TOPIC_ID
+from ottla.client.core.metadata import NO_TOPIC_ID, ClusterSnapshot, TopicInfo
 from ottla.client.errors import ClientError
 from ottla.spark import bounds, plan
 from ottla.spark.bounds import EARLIEST, LATEST, AtTimes, Bound
@@ -26,8 +26,14 @@ class There(NamedTuple):
     ids: dict[str, str]
 
 
-def _but_ledgers(is_meant: Callable[[str], bool]) -> Callable[[str], bool]:
-    return lambda topic: not topic.startswith(TOPIC_PREFIX) and is_meant(topic)
+def _found(snapshot: ClusterSnapshot, pattern: str) -> dict[str, TopicInfo]:
+    """What a pattern means: no ledger and, as in Kafka, no internal topic. Both are read when they are named."""
+    is_meant = topic_pattern(pattern)
+    return {
+        topic: info
+        for topic, info in snapshot.topics.items()
+        if not info.is_internal and not topic.startswith(TOPIC_PREFIX) and is_meant(topic)
+    }
 
 
 class Topics:
@@ -57,8 +63,10 @@ class Topics:
         snapshot = self.kafka.run(
             self.kafka.topics(None if options.pattern is not None else named, as_of_now=as_of_now)
         )
-        is_meant = named.__contains__ if options.pattern is None else _but_ledgers(topic_pattern(options.pattern))
-        topics = {topic: info for topic, info in snapshot.topics.items() if is_meant(topic) and not info.is_internal}
+        if options.pattern is None:
+            topics = {topic: info for topic, info in snapshot.topics.items() if topic in named}
+        else:
+            topics = _found(snapshot, options.pattern)
         found = {TopicPartition(topic, partition) for topic, info in topics.items() for partition in info.partitions}
         ids = {topic: topic_id_text(info.topic_id) for topic, info in topics.items() if info.topic_id != NO_TOPIC_ID}
         return There(sorted(found & set(options.partitions) if options.partitions else found), ids)
@@ -70,7 +78,8 @@ class Topics:
 
     def confirmed(self, logs: Logs, offsets: Offsets, ids: Mapping[str, str]) -> Logs:
         """`logs` if they have `offsets`, of topics with these ids. If not, brokers are asked again for as long as their
-        word is to be doubted; what is still so after that is believed."""
+        word is to be doubted; what is still so after that is believed. Where they end before `offsets`, the ends of the
+        logs themselves are there, too."""
         doubt = self.kafka.doubt()
         doubtful = plan.doubtful(offsets, ids, logs)
         self._believed &= doubtful
@@ -81,7 +90,8 @@ class Topics:
             logs = self.logs(self.there(as_of_now=True))
             doubtful = plan.doubtful(offsets, ids, logs)
         self._believed |= doubtful
-        return logs
+        short = {tp: LATEST for tp, offset in offsets.items() if logs.latest.get(tp, offset) < offset}
+        return logs._replace(ends=self.kafka.run(self.kafka.offsets_at(short, committed=False)) if short else {})
 
     def at(self, times: Mapping[TopicPartition, int]) -> Offsets:
         """For each partition the offset at its time; the time may be EARLIEST, or LATEST for the end of what this query
@@ -103,6 +113,8 @@ class Topics:
 
     def require_stable(self, option: str, offsets: Offsets) -> None:
         """Raise OpenTransactionError if one of `offsets` is in the log, but after the last stable offset."""
+        if not offsets:
+            return
         # Ask for the end of the log first, and for the last stable offset second. Both only grow. In this order records
         # that are written and committed between the two questions cannot look as if a transaction held them back.
         ends = self.kafka.run(self.kafka.offsets_at(dict.fromkeys(offsets, LATEST), committed=False))
