@@ -11,6 +11,7 @@ A task writes one slot: a transaction of its own, which it leaves open. The driv
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
@@ -23,8 +24,9 @@ from ottla.spark.errors import PipelineError
 from ottla.spark.ledger import UNNAMED, BatchKey, Handle, Plan, SlotMarker
 from ottla.spark.ledger_io import LedgerKafka
 from ottla.spark.link import link
+from ottla.spark.moved import check_not_moved, sink_in_use
 from ottla.spark.options import Atomicity, Semantics, SinkOptions
-from ottla.spark.pipeline import Planned, checkpoint_of, planned
+from ottla.spark.pipeline import Planned, checkpoint_of, planned, query_of
 from ottla.spark.progress import SinkNote, leave_note
 from ottla.spark.protocol import (
     Claim,
@@ -38,6 +40,7 @@ from ottla.spark.protocol import (
     slot_task,
     unnamed_batch,
 )
+from ottla.spark.sink_client import default_sink_id, former_default_sink_id
 from ottla.spark.slot_writer import PlainWriter, SlotWriter
 from ottla.spark.staged import Staged
 from ottla.spark.staging import StagingWriter
@@ -59,14 +62,19 @@ class SlotMessage(WriterCommitMessage):  # type: ignore[misc]
 class KafkaSink:
     """What batch and streaming writes share. Spark pickles it, so it holds options and the claim, and no connection."""
 
-    def __init__(self, options: SinkOptions, schema: Any, *, on_driver: bool) -> None:
-        """With `on_driver` this is the driver before the tasks of a batch: it claims the sink."""
+    def __init__(self, options: SinkOptions, schema: Any, *, on_driver: bool, query: str | None = None) -> None:
+        """With `on_driver` this is the driver before the tasks of a batch: it claims the sink.
+
+        `query` is the query's id where it is not in a checkpoint.
+        """
         from pyspark.sql.pandas.types import to_arrow_schema
 
         self.options = options
         check_writable(to_arrow_schema(schema, timezone="UTC"), options.topic)
         self.claim: Claim | None = None
+        self._has_default_id = options.sink_id == default_sink_id(options.query_name, options.checkpoint)
         if on_driver and options.semantics is Semantics.EXACTLY_ONCE:
+            options = self.options = replace(options, sink_id=self._sink_in_use(query))
             claim: Claim = self._drive(claim_sink(options.sink_id), None)
             if claim.recovered or claim.aborted:
                 log.warning(
@@ -77,6 +85,14 @@ class KafkaSink:
                 )
             self.claim = claim
             faults.reach("sink.claimed")
+
+    def _sink_in_use(self, query: str | None) -> str:
+        """The sink's id. If it was given none, and is known under the id of a version before, that one."""
+        options = self.options
+        former = former_default_sink_id(options.query_name, options.checkpoint)
+        if not self._has_default_id or former is None or former == options.sink_id:
+            return options.sink_id
+        return str(self._drive(sink_in_use(options.sink_id, former, query or query_of(options.checkpoint)), None))
 
     def write(self, key: BatchKey, slot: int, batches: Iterator[Any], attempt: int | None = None) -> SlotMessage:
         """In a task: write one slot. `attempt` is its number if another attempt may run beside it."""
@@ -145,12 +161,16 @@ class KafkaSink:
         if self.options.semantics is Semantics.AT_LEAST_ONCE or not reports:
             return
         require(len(reports) == len(messages), "every slot reports to commit()")
+        claim, key = reports[0].claim, reports[0].key
+        if batch is not None and self._has_default_id and any(each.task is not SlotTask.SKIP for each in reports):
+            self._drive(check_not_moved(claim, key), key.batch)
+        self.options = replace(self.options, sink_id=claim.sink)
         found = self._planned(messages[0].checkpoint or self.options.checkpoint, batch, reports)
         steps = commit_batch(
             reports, found.offsets if batch is not None else {}, Plan(found.digest, self.options.topic)
         )
-        self._drive(steps, reports[0].key.batch)
-        leave_note(reports[0].key.query, _note(reports))
+        self._drive(steps, key.batch)
+        leave_note(key.query, _note(reports))
 
     def _planned(self, checkpoint: str | None, batch: int | None, reports: Sequence[SlotReport]) -> Planned:
         """What the checkpoint says of the batch. Raises PipelineError if the batch needs that and it cannot be read."""
@@ -196,6 +216,7 @@ class KafkaSink:
         """On the driver: abort what a batch has left open, unless the batch is decided. Recovery does the rest."""
         reports = _reports(messages)
         if reports:
+            self.options = replace(self.options, sink_id=reports[0].claim.sink)
             try:
                 self._drive(abort_batch(reports), None)
             except OttlaError as error:
@@ -269,7 +290,7 @@ class OttlaWriter(DataSourceArrowWriter):  # type: ignore[misc]
     def __init__(self, options: SinkOptions, schema: Any, overwrite: bool) -> None:
         if overwrite:
             raise ConfigError("a topic cannot be overwritten: use mode append")
-        self._sink = KafkaSink(options, schema, on_driver=True)
+        self._sink = KafkaSink(options, schema, on_driver=True, query=options.query_id or UNNAMED)
         claim = self._sink.claim
         self._key = BatchKey(UNNAMED, 0)
         if options.query_id is not None:
