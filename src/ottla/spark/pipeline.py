@@ -170,7 +170,8 @@ def foreach_batch(options: Mapping[str, Any]) -> Callable[[Any, int], None]:
     `options` are those of the sink; `sink.id` is required. For example
     `query.outputMode("update").foreachBatch(foreach_batch({"kafka.bootstrap.servers": …, "sink.id": "totals"}))`.
     A function that writes more than once needs a sink id for each write. With one id for both, the sink would take the
-    second write for a replay of the first. Raises ConfigError.
+    second write for a replay of the first. With `kafka.group.id` this write's decision commits the source's offsets for
+    that group; where a function writes more than once, give it to the last write. Raises ConfigError.
     """
     given = {str(name): value for name, value in options.items()}
     lower = {name.lower(): str(value) for name, value in given.items()}
@@ -190,6 +191,11 @@ def foreach_batch(options: Mapping[str, Any]) -> Callable[[Any, int], None]:
         writer = frame.write.format("ottla").options(**given)
         if exactly_once and "checkpointlocation" not in lower:
             checkpoint = _checkpoint_of_running(frame.sparkSession, query)
+            if checkpoint is None and "kafka.group.id" in lower:
+                raise ConfigError(
+                    f"kafka.group.id {lower['kafka.group.id']}: the offsets are in the query's checkpoint, and where "
+                    "that is cannot be found; give foreach_batch the option checkpointLocation"
+                )
             writer = writer if checkpoint is None else writer.option("checkpointLocation", checkpoint)
         writer.option("queryId", query).option("batchId", batch_id).mode("append").save()
         _WRITTEN[sink] = written

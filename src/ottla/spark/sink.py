@@ -158,7 +158,9 @@ class KafkaSink:
     def commit(self, messages: Sequence[Any], batch: int | None) -> None:
         """On the driver: decide the batch. Safe to repeat. `batch` is None for a batch write."""
         reports = _reports(messages)
-        if self.options.semantics is Semantics.AT_LEAST_ONCE or not reports:
+        if self.options.semantics is Semantics.AT_LEAST_ONCE:
+            self._say_no_offsets("semantics=at-least-once commits none; say commitOffsets=source on the source")
+        if not reports:
             return
         require(len(reports) == len(messages), "every slot reports to commit()")
         claim, key = reports[0].claim, reports[0].key
@@ -166,10 +168,9 @@ class KafkaSink:
             self._drive(check_not_moved(claim, key), key.batch)
         self.options = replace(self.options, sink_id=claim.sink)
         found = self._planned(messages[0].checkpoint or self.options.checkpoint, batch, reports)
-        steps = commit_batch(
-            reports, found.offsets if batch is not None else {}, Plan(found.digest, self.options.topic)
-        )
-        self._drive(steps, key.batch)
+        # A foreachBatch may write elsewhere, too. Only who names the group here says that it follows this write.
+        offsets = found.offsets if batch is not None or self.options.group_id is not None else {}
+        self._drive(commit_batch(reports, offsets, Plan(found.digest, self.options.topic)), key.batch)
         leave_note(key.query, _note(reports))
 
     def _planned(self, checkpoint: str | None, batch: int | None, reports: Sequence[SlotReport]) -> Planned:
@@ -180,9 +181,9 @@ class KafkaSink:
             checkpoint = None  # it has none; the option may be there to name the sink
         if batch is None and checkpoint is None:
             found = Planned(None, {}, "checkpointLocation is not an option of the writer")
+            self._say_no_offsets("a batch write without a checkpoint has none; leave it out")
         else:
-            group = options.group_id if batch is not None else None
-            found = planned(checkpoint, key.batch, group, needed=decided)
+            found = planned(checkpoint, key.batch, options.group_id, needed=decided)
         if found.digest is not None:
             if found.why:
                 self._say_once(checkpoint, f"No offsets of a kafka.group.id are committed: {found.why}")
@@ -205,9 +206,13 @@ class KafkaSink:
         )
         return found
 
+    def _say_no_offsets(self, why: str) -> None:
+        if self.options.group_id is not None:
+            self._say_once(None, f"No offsets of kafka.group.id {self.options.group_id} are committed: {why}")
+
     def _say_once(self, checkpoint: str | None, what: str) -> None:
         """Log `what` once for each sink, checkpoint and process."""
-        sink = self.options.sink_id
+        sink = self.options.sink_id or f"of {self.options.topic or 'topics'}"
         if (sink, checkpoint) not in _SAID:
             _SAID.add((sink, checkpoint))
             log.warning("sink %s: %s", sink, what)
