@@ -9,6 +9,7 @@ pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 
+from ottla.spark.errors import RowError
 from ottla.spark.ledger import BatchKey
 from ottla.spark.link import link
 from ottla.spark.options import SinkOptions, sink_options
@@ -62,7 +63,7 @@ def test_s2_a_row_that_has_no_topic_or_would_spoil_a_ledger_is_refused(
     topic: str | None, why: str, semantics: str
 ) -> None:
     options = sink_options({**SERVERS, "sink.id": "s", "ledger.topic": "notes", "semantics": semantics})
-    with pytest.raises(ValueError, match=why):
+    with pytest.raises(RowError, match=why):
         divided(options, rows("a", topic))
 
 

@@ -19,6 +19,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from ottla.base.errors import ConfigError, OttlaError
 from ottla.base.require import require
 from ottla.spark import faults
+from ottla.spark.client_errors import told
 from ottla.spark.columns import RowDigest, check_writable
 from ottla.spark.errors import PipelineError
 from ottla.spark.ledger import UNNAMED, BatchKey, Handle, Plan, SlotMarker
@@ -95,9 +96,16 @@ class KafkaSink:
         return str(self._drive(sink_in_use(options.sink_id, former, query or query_of(options.checkpoint)), None))
 
     def write(self, key: BatchKey, slot: int, batches: Iterator[Any], attempt: int | None = None) -> SlotMessage:
-        """In a task: write one slot. `attempt` is its number if another attempt may run beside it."""
-        if self.options.semantics is Semantics.AT_LEAST_ONCE:
-            return SlotMessage(None, PlainWriter(self.options).write(batches, key.batch))
+        """In a task: write one slot. `attempt` is its number if another attempt may run beside it.
+
+        Raises PipelineError.
+        """
+        with told(self.options, slot):
+            if self.options.semantics is Semantics.AT_LEAST_ONCE:
+                return SlotMessage(None, PlainWriter(self.options).write(batches, key.batch))
+            return self._write(key, slot, batches, attempt)
+
+    def _write(self, key: BatchKey, slot: int, batches: Iterator[Any], attempt: int | None) -> SlotMessage:
         claim = self.claim
         require(claim is not None, "the sink was claimed before its tasks started")
         assert claim is not None
@@ -232,7 +240,8 @@ class KafkaSink:
         kafka = link(options.client)
         timeout_ms = int(str(options.client["transaction.timeout.ms"]))
         ledger = LedgerKafka(kafka, options.sink_id, options.ledger_topic, options.ledger_replication, timeout_ms)
-        return kafka.run(ledger.drive(steps, batch))
+        with told(options):
+            return kafka.run(ledger.drive(steps, batch))
 
 
 def _reports(messages: Sequence[Any]) -> list[SlotReport]:
