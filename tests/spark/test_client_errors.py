@@ -30,7 +30,7 @@ OPTIONS = sink_options({"kafka.bootstrap.servers": "127.0.0.1:9092", "topic": "t
 SCHEMA = StructType(
     [StructField("value", BinaryType()), StructField("partition", IntegerType()), StructField("topic", StringType())]
 )
-WAYS = ({}, {"atomicity": "batch"}, {"semantics": "at-least-once"})
+WAYS: tuple[dict[str, str], ...] = ({}, {"atomicity": "batch"}, {"semantics": "at-least-once"})
 
 
 def caused(outer: type[Exception], code: ErrorCode) -> Exception:

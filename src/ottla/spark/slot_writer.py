@@ -14,7 +14,7 @@ from ottla.client.errors import KafkaError
 from ottla.client.producer.delivery import Delivery
 from ottla.client.producer.producer import AsyncProducer
 from ottla.spark import faults
-from ottla.spark.columns import WRITABLE
+from ottla.spark.columns import WRITABLE, check_headers
 from ottla.spark.errors import RowError
 from ottla.spark.ids import slot_id
 from ottla.spark.ledger import Handle, SlotMarker, encode
@@ -32,10 +32,12 @@ _GIVE_UP_S = 5
 def rows_by_topic(options: SinkOptions, batch: Any) -> Iterator[tuple[str, Any]]:
     """The rows of a RecordBatch, divided by the topic they go to.
 
-    Raises RowError for a row without a topic, and for one that would go to a ledger.
+    Raises RowError for a row without a topic, one that would go to a ledger, and one with a header that cannot be.
     """
     columns = {name: batch.column(name) for name in batch.schema.names if name in WRITABLE}
     topics = columns.pop("topic", None)
+    if "headers" in columns:
+        check_headers(columns["headers"])
     rows = pa.RecordBatch.from_pydict(columns)
     if options.topic is not None or topics is None:  # as in Spark's connector, the option overrides the column
         assert options.topic is not None
