@@ -80,3 +80,13 @@ def test_s1_what_cannot_change_hands_is_told(
     said = ottla("pipeline", "adopt", str(_checkpoint(tmp_path, *planned, committed=committed)), *options)
     assert said.code == 1
     assert why in said.err
+
+
+def test_s1_nothing_is_handed_back_that_is_not_ours_with_json_neither(ottla: Ottla, tmp_path: Path) -> None:
+    checkpoint = _checkpoint(tmp_path, '{"logOffset":3}', committed=0)
+    before = {file: file.read_bytes() for file in (checkpoint / "offsets").iterdir()}
+    said = ottla("pipeline", "adopt", str(checkpoint), "--back", "--yes", "--json")
+    assert said.code == 1
+    assert "none of its sources is Ottla's" in said.err
+    assert {file: file.read_bytes() for file in (checkpoint / "offsets").iterdir()} == before
+    assert ottla("pipeline", "adopt", str(checkpoint), "--json").code == 1
