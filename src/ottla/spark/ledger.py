@@ -387,6 +387,11 @@ class Ledger:
                 case Forgotten(_, kind, slot):
                     query.forget(kind, slot)
 
+    @property
+    def last_query(self) -> str | None:
+        """The query of the last committed decision."""
+        return self._last
+
     def sinks_of(self, query: str) -> dict[str, int]:
         """The sinks of this ledger that have decided batches of `query`, and the last such batch of each."""
         return dict(self._sinks.get(query, {}))
