@@ -13,7 +13,8 @@ from ottla.base.errors import ConfigError  # noqa: E402
 from ottla.base.types import TopicPartition  # noqa: E402
 from ottla.spark.columns import Chunk, RowDigest, check_writable  # noqa: E402
 from ottla.wire.batch import assign_offsets, control_batch, join_batch, parse_header  # noqa: E402
-from ottla.wire.records import Record, encode_batch  # noqa: E402
+from ottla.wire.columns import encode_columns  # noqa: E402
+from ottla.wire.records import Record, decode_batch, encode_batch  # noqa: E402
 from tests.spark.source_rows import HEADERS, SCHEMA  # noqa: E402
 
 TP = TopicPartition("lines", 3)
@@ -154,6 +155,34 @@ def test_s2_other_rows_have_another_digest(
 def test_s1_rows_that_cannot_be_records_are_refused(schema: dict[str, object], topic: str | None, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         check_writable(pa.schema(list(schema.items())), topic)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        pa.list_(pa.string()),
+        pa.list_(pa.struct([("key", pa.int32()), ("value", pa.binary())])),
+        pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())])),
+        pa.list_(pa.struct([("k", pa.string()), ("v", pa.binary())])),
+        pa.list_(pa.struct([("value", pa.binary()), ("key", pa.string())])),
+        pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary()), ("more", pa.binary())])),
+        pa.map_(pa.string(), pa.binary()),
+    ],
+    ids=str,
+)
+def test_s1_headers_have_the_type_that_sparks_connector_takes_and_no_other(headers: Any) -> None:
+    with pytest.raises(ConfigError, match=r"column headers .* array<struct<key:string,value:binary>>"):
+        check_writable(pa.schema([("value", pa.binary()), ("headers", headers)]), "t")
+
+
+def test_s1_the_names_of_a_header_are_compared_as_spark_compares_names() -> None:
+    headers = pa.list_(pa.struct([("Key", pa.string()), ("VALUE", pa.large_binary())]))
+    check_writable(pa.schema([("value", pa.binary()), ("headers", headers)]), "t")
+    batch = pa.RecordBatch.from_pydict(
+        {"value": pa.array([b"a"]), "headers": pa.array([[{"Key": "h", "VALUE": b"1"}]], headers)}
+    )
+    (record,) = decode_batch(encode_columns(batch))
+    assert record.headers == (("h", b"1"),)
 
 
 def test_s1_strings_and_binaries_can_be_written() -> None:

@@ -204,7 +204,7 @@ def test_s2_the_sink_is_exactly_once_unless_told_otherwise() -> None:
     [
         ({"sink.id": "words-1"}, "words-1"),
         ({"queryname": "my query"}, "ottla-my_query"),
-        ({"checkpointlocation": "file:///data/check points/q"}, "ottla-file_data_check_points_q"),
+        ({"checkpointlocation": "file:///data/check points/q"}, "ottla-data_check_points_q"),
     ],
 )
 def test_s2_the_sink_has_the_same_id_after_a_restart(given: dict[str, str], sink_id: str) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ottla.spark.errors import InDoubtError, PipelineError, SinkFencedError
 from ottla.spark.ids import driver_id, slot_id
 from ottla.spark.ledger import BatchKey, Decision, Done, Forgotten, Handle, Plan, SlotDecision
-from ottla.spark.protocol import Append, AppendInTransaction, EndTransactions, claim_sink
+from ottla.spark.protocol import Append, AppendInTransaction, EndTransactions, ListOpen, claim_sink
 from ottla.spark.settlement import Settle, resolve_sink
 from ottla.spark.survey import BatchState, SinkView, SlotState, Transaction, view
 from tests.spark.kafka_model import ModelKafka, State, answered
@@ -53,7 +53,8 @@ def test_s6_settling_loses_or_repeats_nothing_else_whoever_is_about(
     given_up: set[int] = set()
 
     def operator() -> Process:
-        steps = resolve_sink(SINK, QUERY, settle)
+        decision = world.kafka.ledger_now().decision(QUERY)
+        steps = resolve_sink(SINK, decision.key if decision is not None else BatchKey(QUERY, 0), settle)
 
         def noted() -> Generator[Any, Any, None]:
             request = next(steps)
@@ -84,7 +85,8 @@ def test_s6_settling_loses_or_repeats_nothing_else_whoever_is_about(
 
 
 def resolve(world: World, query: str | None, settle: Settle | None) -> None:
-    answered(world.kafka, resolve_sink(SINK, query, settle))
+    batch = None if query is None else BatchKey(query, 0)
+    answered(world.kafka, resolve_sink(SINK, batch, settle))
     for name in world.kafka.prepared():
         world.kafka.write_markers(name)
 
@@ -145,7 +147,7 @@ def test_s6_without_a_choice_it_stays_in_doubt() -> None:
 
 def test_s6_a_driver_that_claims_meanwhile_fences_the_operator() -> None:
     world = half_committed()
-    steps = resolve_sink(SINK, QUERY, Settle.WRITTEN)
+    steps = resolve_sink(SINK, BatchKey(QUERY, 0), Settle.WRITTEN)
     request, answer = next(steps), None
     while not isinstance(request, AppendInTransaction):
         answer = world.kafka.answer(request)
@@ -156,10 +158,53 @@ def test_s6_a_driver_that_claims_meanwhile_fences_the_operator() -> None:
     assert seen(world.kafka).state == "half committed"
 
 
+@pytest.mark.parametrize("settle", Settle)
+@pytest.mark.parametrize("when", ["before the claim", "before the last look"])
+def test_s6_no_other_batch_is_settled_than_the_one_that_was_looked_at(settle: Settle, when: str) -> None:
+    kafka = ModelKafka(SINK, second_protocol=True)
+    driver = Handle(driver_id(SINK), 1000, 0)
+    slots = (SlotDecision(0, 1, "d", None),)
+    kafka.answer(Append(Decision(BatchKey(QUERY, 7), driver, slots, Plan())))
+    steps = resolve_sink(SINK, BatchKey(QUERY, 7), settle, driver=driver)
+    request = next(steps)
+    if when == "before the last look":
+        while not isinstance(request, ListOpen):
+            request = steps.send(kafka.answer(request))
+    kafka.answer(Append(Decision(BatchKey(QUERY, 8), driver, slots, Plan())))
+    before = kafka.ledger_now().decisions()
+    with pytest.raises(PipelineError, match=r"batch 7 of query q is not the last one any more.*batch 8 meanwhile"):
+        while True:
+            request = steps.send(kafka.answer(request))
+            assert not isinstance(request, AppendInTransaction)
+    assert kafka.ledger_now().decisions() == before
+
+
+def test_s6_a_batch_that_was_decided_anew_is_another_one() -> None:
+    kafka = ModelKafka(SINK, second_protocol=True)
+    slots = (SlotDecision(0, 1, "d", Handle(slot_id(SINK, 0), 77, 0)),)
+    kafka.answer(Append(Decision(BatchKey(QUERY, 7), Handle(driver_id(SINK), 1000, 1), slots, Plan())))
+    steps = resolve_sink(SINK, BatchKey(QUERY, 7), Settle.UNWRITTEN, driver=Handle(driver_id(SINK), 1000, 0))
+    with pytest.raises(PipelineError, match="not the last one any more"):
+        answered(kafka, steps)
+
+
+def test_s6_the_last_decision_is_told_by_the_ledgers_order_and_not_by_epochs() -> None:
+    """A producer's epochs have 15 bits; behind the last a new producer id begins with 0."""
+    kafka = ModelKafka(SINK, second_protocol=True)
+    slots = (SlotDecision(0, 0, "", None),)
+    for query, driver in (("a", Handle(driver_id(SINK), 1, 32_766)), ("b", Handle(driver_id(SINK), 2, 0))):
+        kafka.answer(Append(Decision(BatchKey(query, 5), driver, slots, Plan())))
+    kafka.answer(Append(Decision(BatchKey("a", 5), Handle(driver_id(SINK), 1, 32_766), (), Plan())))  # made short
+    last = seen(kafka).last
+    assert last is not None and last.key == BatchKey("b", 5)
+    kafka.answer(Append(Forgotten("b", "decision")))
+    assert seen(kafka).last is None  # of what is left the order is not known
+
+
 def test_s6_a_query_that_the_ledger_does_not_know_is_an_error() -> None:
     kafka = ModelKafka(SINK, second_protocol=True)
     with pytest.raises(PipelineError, match="no decided batch of query other"):
-        answered(kafka, resolve_sink(SINK, "other", Settle.WRITTEN))
+        answered(kafka, resolve_sink(SINK, BatchKey("other", 0), Settle.WRITTEN))
 
 
 def test_s6_a_done_that_comes_when_its_batch_was_given_up_says_nothing() -> None:

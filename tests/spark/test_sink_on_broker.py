@@ -48,6 +48,40 @@ def test_s3_the_sources_offsets_are_committed_with_the_output(
         assert world.group_offset(group) == end
 
 
+def test_s3_a_foreach_batch_that_names_the_group_commits_the_sources_offsets(
+    world: SinkWorld, fresh_name: Callable[[str], str]
+) -> None:
+    group, of_the_source = fresh_name("pipeline"), fresh_name("of-the-source")
+    for batch, end in enumerate((5, 9)):
+        world.plan(batch, end, of_the_source)
+        options = {"kafka.group.id": group, "queryid": QUERY, "batchid": str(batch)}
+        for _ in range(2):  # the replay is skipped
+            messages = world.batch(world.driver(**options), batch, f"w{batch}")
+            world.committer(**options).commit(messages, None)
+        assert world.group_offset(group) == end
+    world.plan(2, 11, of_the_source)
+    world.committer().commit(world.batch(world.driver(), 2, "w2"), None)
+    with Admin({"bootstrap.servers": world.bootstrap}) as admin:
+        assert admin.list_group_offsets(of_the_source) == {}  # other writes of the function may not be done
+    assert world.output() == Counter(["w0", "w1", "w2"])
+
+
+@pytest.mark.parametrize("semantics", ["exactly-once", "at-least-once"])
+def test_s3_a_group_whose_offsets_nobody_commits_is_told_once(
+    world: SinkWorld, fresh_name: Callable[[str], str], caplog: pytest.LogCaptureFixture, semantics: str
+) -> None:
+    group = fresh_name("pipeline")
+    given = {"kafka.bootstrap.servers": world.bootstrap, "topic": world.topic, "kafka.group.id": group}
+    options = sink_options(given | {"semantics": semantics, "sink.id": world.sink})
+    for _ in range(2):
+        driver = KafkaSink(options, SCHEMA, on_driver=True)
+        messages = [world.task(driver, 0, 0, "a", query=UNNAMED)]
+        KafkaSink(options, SCHEMA, on_driver=False).commit(messages, None)
+    said = [record.getMessage() for record in caplog.records if group in record.getMessage()]
+    assert len(said) == 1
+    assert f"No offsets of kafka.group.id {group} are committed" in said[0]
+
+
 def test_s2_an_application_whose_id_looks_like_a_sinks_is_left_alone(world: SinkWorld) -> None:
     with Producer({"bootstrap.servers": world.bootstrap, "transactional.id": f"{world.sink}-1"}) as application:
         application.init_transactions()

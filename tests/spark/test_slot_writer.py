@@ -9,6 +9,7 @@ pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 
+from ottla.spark.errors import RowError
 from ottla.spark.ledger import BatchKey
 from ottla.spark.link import link
 from ottla.spark.options import SinkOptions, sink_options
@@ -62,8 +63,24 @@ def test_s2_a_row_that_has_no_topic_or_would_spoil_a_ledger_is_refused(
     topic: str | None, why: str, semantics: str
 ) -> None:
     options = sink_options({**SERVERS, "sink.id": "s", "ledger.topic": "notes", "semantics": semantics})
-    with pytest.raises(ValueError, match=why):
+    with pytest.raises(RowError, match=why):
         divided(options, rows("a", topic))
+
+
+@pytest.mark.parametrize(
+    ("headers", "why"),
+    [
+        ([[], None, [{"key": "h", "value": None}], [{"key": None, "value": b"1"}]], "a header without a key"),
+        ([None, [{"key": "h", "value": b"1"}, None]], "a null in the place of a header"),
+    ],
+)
+def test_s4_a_header_that_is_none_or_has_no_key_is_told(headers: list[object], why: str) -> None:
+    column = pa.array(headers, pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
+    batch = pa.RecordBatch.from_pydict({"value": pa.array([b"a"] * len(headers), pa.binary()), "headers": column})
+    options = sink_options({**SERVERS, "sink.id": "s", "topic": "c"})
+    with pytest.raises(RowError, match=why):
+        divided(options, batch)
+    assert divided(options, batch.slice(0, 1)) == {"c": [b"a"]}  # what is not in the slice is not looked at
 
 
 # what a fault leaves

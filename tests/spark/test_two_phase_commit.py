@@ -14,8 +14,7 @@ pytest.importorskip("pyarrow")
 import pyarrow as pa
 
 from ottla import Admin
-from ottla.client.errors import ClientError
-from ottla.spark.errors import SlotsLostError
+from ottla.spark.errors import PipelineError, SlotsLostError
 from ottla.spark.ids import slot_id
 from ottla.spark.ledger import BatchKey
 from ottla.testing import Broker
@@ -87,7 +86,7 @@ def test_t15_what_a_dead_driver_left_open_is_aborted_by_the_next(two_phase_world
 def test_t15_a_broker_without_it_gives_slots_a_time_out(world: SinkWorld) -> None:
     world.driver(**_SOON).write(_KEY, 0, _rows("a"))
     assert _timeout_ms(world, 0) == 300
-    with pytest.raises(ClientError, match=r"unstable\.api\.versions\.enable=true"):
+    with pytest.raises(PipelineError, match=r"unstable\.api\.versions\.enable=true"):
         world.driver(**{"two.phase.commit": "required"}).write(_KEY, 0, _rows("a"))
 
 
@@ -99,5 +98,5 @@ def test_t15_a_broker_that_does_not_allow_it_gives_slots_a_time_out(tmp_path: Pa
         for slot in range(2):
             driver.write(_KEY, slot, _rows("a"))
             assert _timeout_ms(world, slot) == 300
-        with pytest.raises(ClientError, match="does not allow two-phase commit"):
+        with pytest.raises(PipelineError, match="does not allow two-phase commit"):
             world.driver(**{"two.phase.commit": "required"}).write(_KEY, 0, _rows("a"))

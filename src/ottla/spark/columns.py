@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
+from ottla.spark.errors import RowError
 from ottla.wire.batch import BatchHeader, is_emptied, iter_headers, parse_end_txn_marker
 from ottla.wire.columns import decode_columns
 from ottla.wire.crc import crc32c
@@ -140,10 +141,38 @@ def _int_bytes(column: Any) -> Any:
     return memoryview(whole.buffers()[1])[8 * whole.offset : 8 * (whole.offset + len(whole))] if len(whole) else b""
 
 
+def _are_headers(kind: Any) -> bool:
+    """Whether Spark's connector takes a column of this type as headers. As there, capitals in names do not count."""
+    if not pa.types.is_list(kind) or not pa.types.is_struct(kind.value_type):
+        return False
+    fields = list(kind.value_type)
+    return (
+        [field.name.lower() for field in fields] == ["key", "value"]
+        and (pa.types.is_string(fields[0].type) or pa.types.is_large_string(fields[0].type))
+        and (pa.types.is_binary(fields[1].type) or pa.types.is_large_binary(fields[1].type))
+    )
+
+
+def check_headers(column: Any) -> None:
+    """Raise RowError if a row of the column `headers` has a header without a key, or a null in its place."""
+    if not pa.types.is_list(column.type):
+        return
+    headers = column.flatten()
+    if headers.null_count:
+        raise RowError("a row has a null in the place of a header: leave it out of the array")
+    if headers.field(0).null_count:
+        raise RowError("a row has a header without a key: its key is null, and Kafka takes only values that are null")
+
+
 def check_writable(schema: Any, topic: str | None) -> None:
     """Raise ConfigError unless rows of this Arrow schema can be written. `topic` is the option's."""
     for field in schema:
         allowed = WRITABLE.get(field.name)
+        if field.name == "headers" and not _are_headers(field.type):
+            raise ConfigError(
+                f"column headers has the type {field.type}, and the sink takes array<struct<key:string,value:binary>>, "
+                "as Spark's own connector does: cast keys and values, and name them so"
+            )
         if allowed is not None and not any(is_kind(field.type) for is_kind in allowed):
             raise ConfigError(f"column {field.name} has the type {field.type}, which a Kafka record cannot take")
     if "value" not in schema.names:

@@ -7,6 +7,7 @@ OttlaError
     ├── OpenTransactionError  a bound lies after the start of an open transaction: records there cannot be read yet
     ├── DamagedRecordsError   records that the query needs are damaged on the broker's disk
     ├── LedgerFormatError     the ledger topic holds a record that no Ottla sink has written
+    ├── RowError              a row of the sink cannot be a record, or cannot go where it is to go
     ├── InDoubtError          a batch is partly committed and cannot be completed safely; the error names it
     ├── SinkFencedError       another driver has taken over this sink id: this query must stop
     ├── SlotsLostError        a slot's transaction was aborted; a restart of the query writes the slot again
@@ -42,6 +43,10 @@ class LedgerFormatError(PipelineError):
     """A record of the ledger topic cannot be understood."""
 
 
+class RowError(PipelineError):
+    """A row cannot be written. To run the query again gives the same row: the query, or the topic, has to change."""
+
+
 class InDoubtError(PipelineError):
     """Part of `batch` is committed, and nobody knows the rest: going on could lose or repeat records."""
 
@@ -54,7 +59,7 @@ class InDoubtError(PipelineError):
 
 
 class SinkFencedError(PipelineError):
-    """A newer driver has claimed the sink id."""
+    """A newer driver has claimed the sink id, or somebody else has ended a task's transaction."""
 
 
 class SlotsLostError(PipelineError):

@@ -324,6 +324,8 @@ class Ledger:
         #: The query of the last committed decision.
         self._last: str | None = None
         self._queries: dict[str, _QueryLedger] = {}
+        #: For each query the sinks that have decided batches of it, this one too, and the last such batch of each.
+        self._sinks: dict[str, dict[str, int]] = {}
         #: What is in a transaction that has not ended yet: producer id → epoch and records.
         self._pending: dict[int, tuple[int, list[Entry]]] = {}
 
@@ -346,8 +348,9 @@ class Ledger:
             if batch.commit:
                 self._commit(ended)
             return
-        mine = [entry for entry in (decode(k, v) for k, v in batch.records) if entry.sink == self.sink]
-        self.has_former_ids |= any(entry.former_ids for entry in mine)
+        entries = (decode(k, v) for k, v in batch.records)
+        mine = [entry for entry in entries if entry.sink == self.sink or _is_of_a_decision(entry.record)]
+        self.has_former_ids |= any(entry.former_ids for entry in mine if entry.sink == self.sink)
         if not batch.transactional:
             self._commit(mine)
         elif mine:
@@ -363,6 +366,13 @@ class Ledger:
             if isinstance(entry.record, ReadMark):
                 continue
             name = entry.record.query if isinstance(entry.record, Forgotten) else entry.record.key.query
+            if _is_of_a_decision(entry.record):
+                sinks = self._sinks.setdefault(name, {})
+                sinks.pop(entry.sink, None)
+                if isinstance(entry.record, Decision):
+                    sinks[entry.sink] = entry.record.key.batch
+            if entry.sink != self.sink:
+                continue
             query = self._queries.setdefault(name, _QueryLedger())
             match entry.record:
                 case SlotMarker() as marker:
@@ -376,6 +386,19 @@ class Ledger:
                         query.last_done = done
                 case Forgotten(_, kind, slot):
                     query.forget(kind, slot)
+
+    @property
+    def last_query(self) -> str | None:
+        """The query of the last committed decision."""
+        return self._last
+
+    def sinks_of(self, query: str) -> dict[str, int]:
+        """The sinks of this ledger that have decided batches of `query`, and the last such batch of each."""
+        return dict(self._sinks.get(query, {}))
+
+    def has_decided(self, sink: str) -> bool:
+        """Whether the ledger has a decision of `sink`, which may be another than this one."""
+        return any(sink in sinks for sinks in self._sinks.values())
 
     def undone(self) -> list[Decision]:
         """Committed decisions without a Done record: their slots' transactions may still be open."""
@@ -424,6 +447,10 @@ class Ledger:
     def past(self) -> dict[str, QueryPast]:
         """What the ledger proves about every query that has written through this sink."""
         return {name: query.past() for name, query in self._queries.items()}
+
+
+def _is_of_a_decision(record: LedgerRecord) -> bool:
+    return isinstance(record, Decision) or (isinstance(record, Forgotten) and record.kind == "decision")
 
 
 def _writers(batch: LedgerBatch) -> set[str]:

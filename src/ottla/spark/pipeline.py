@@ -84,13 +84,23 @@ def planned(
     try:
         if checkpoint is None:
             raise FileNotFoundError("checkpointLocation is not an option of the writer")
-        text = _read_in_time(checkpoint, batch, wait_s, needed=needed or group is not None)
+        text = _read_in_time(checkpoint, f"offsets/{batch}", wait_s, needed=needed or group is not None)
         digest = hashlib.sha256(text).hexdigest()[:32]
         return Planned(digest, offsets_of_log(text.decode(), group))
     except (OSError, PipelineError, ValueError) as error:
         if group is not None:
             raise PipelineError(f"kafka.group.id {group}: the batch's offsets cannot be read: {error}") from error
         return Planned(digest, {}, str(error))
+
+
+def query_of(checkpoint: str | None) -> str | None:
+    """The id of the query that a checkpoint is of, which moves with it; None if it cannot be read."""
+    if checkpoint is None:
+        return None
+    try:
+        return str(json.loads(_read_in_time(checkpoint, "metadata", READ_S, needed=False))["id"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def checkpoint_of(option: str | None, session: str | None, name: str | None) -> str | None:
@@ -100,12 +110,12 @@ def checkpoint_of(option: str | None, session: str | None, name: str | None) -> 
     return f"{session.rstrip('/')}/{name}"
 
 
-def _read_in_time(checkpoint: str, batch: int, wait_s: float, *, needed: bool) -> bytes:
-    """The file's bytes. Raises OSError."""
+def _read_in_time(checkpoint: str, file: str, wait_s: float, *, needed: bool) -> bytes:
+    """The bytes of a file of the checkpoint. Raises OSError."""
     why, until_s = _UNREADABLE.get(checkpoint, ("", 0.0))
     if time.monotonic() < until_s and not needed:
         raise OSError(why)
-    uri = f"{checkpoint.rstrip('/')}/offsets/{batch}"
+    uri = f"{checkpoint.rstrip('/')}/{file}"
     text: Future[bytes] = Future()
 
     def read() -> None:
@@ -160,7 +170,9 @@ def foreach_batch(options: Mapping[str, Any]) -> Callable[[Any, int], None]:
     `options` are those of the sink; `sink.id` is required. For example
     `query.outputMode("update").foreachBatch(foreach_batch({"kafka.bootstrap.servers": …, "sink.id": "totals"}))`.
     A function that writes more than once needs a sink id for each write. With one id for both, the sink would take the
-    second write for a replay of the first. Raises ConfigError; PipelineError with Spark Connect.
+    second write for a replay of the first. With `kafka.group.id` this write's decision commits the source's offsets for
+    that group; where a function writes more than once, give it to the last write. Raises ConfigError; PipelineError
+    with Spark Connect.
     """
     given = {str(name): value for name, value in options.items()}
     lower = {name.lower(): str(value) for name, value in given.items()}
@@ -182,6 +194,11 @@ def foreach_batch(options: Mapping[str, Any]) -> Callable[[Any, int], None]:
         writer = frame.write.format("ottla").options(**given)
         if exactly_once and "checkpointlocation" not in lower:
             checkpoint = _checkpoint_of_running(frame.sparkSession, query)
+            if checkpoint is None and "kafka.group.id" in lower:
+                raise ConfigError(
+                    f"kafka.group.id {lower['kafka.group.id']}: the offsets are in the query's checkpoint, and where "
+                    "that is cannot be found; give foreach_batch the option checkpointLocation"
+                )
             writer = writer if checkpoint is None else writer.option("checkpointLocation", checkpoint)
         writer.option("queryId", query).option("batchId", batch_id).mode("append").save()
         _WRITTEN[sink] = written

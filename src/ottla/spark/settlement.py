@@ -11,7 +11,16 @@ fences them: it has read the ledger as it was, and goes by that.
 from enum import Enum
 
 from ottla.spark.errors import PipelineError, SinkFencedError
-from ottla.spark.ledger import Decision, Done, Forgotten, Ledger, LedgerRecord, SlotMarker
+from ottla.spark.ledger import (
+    BatchKey,
+    Decision,
+    Done,
+    Forgotten,
+    Handle,
+    Ledger,
+    LedgerRecord,
+    SlotMarker,
+)
 from ottla.spark.protocol import (
     Appended,
     AppendInTransaction,
@@ -31,16 +40,21 @@ class Settle(Enum):
     UNWRITTEN = "unwritten"
 
 
-def resolve_sink(sink: str, query: str | None, settle: Settle | None) -> Steps:
-    """Claim the sink, and settle the last batch of `query` if both are given. Returns the Claim.
+def resolve_sink(sink: str, batch: BatchKey | None, settle: Settle | None, *, driver: Handle | None = None) -> Steps:
+    """Claim the sink, and settle `batch` if both are given. Returns the Claim.
 
-    Raises SinkFencedError if another driver has claimed the sink meanwhile; PipelineError if the query is not known.
+    `driver` is that of the decision which is meant; None takes any. Raises SinkFencedError if another driver has
+    claimed the sink meanwhile; PipelineError if the batch is not the last one of its query any more.
     """
+    if batch is not None and settle is not None:
+        # Asked before the claim, too: a query that runs is not stopped for nothing.
+        _require_last((yield ReadLedger()), batch, driver)
     claim: Claim = yield from claim_sink(sink)
-    if query is None or settle is None:
+    if batch is None or settle is None:
         return claim
     ledger: Ledger = yield ReadLedger()
-    records = settling(ledger, query, settle)
+    _require_last(ledger, batch, driver)
+    records = settling(ledger, batch.query, settle)
     if not records:
         return claim
     appended: Appended = yield AppendInTransaction(claim.driver, records, {})
@@ -51,6 +65,17 @@ def resolve_sink(sink: str, query: str | None, settle: Settle | None) -> Steps:
     raise SinkFencedError(
         f"sink {sink}: a query or another driver has claimed it meanwhile, so nothing is settled; stop the query first"
     )
+
+
+def _require_last(ledger: Ledger, batch: BatchKey, driver: Handle | None) -> None:
+    """Raise PipelineError unless the last decision of the query is the one that is meant."""
+    decision = ledger.decision(batch.query)
+    if decision is not None and (decision.key != batch or driver not in (None, decision.driver)):
+        raise PipelineError(
+            f"sink {ledger.sink}: batch {batch.batch} of query {batch.query} is not the last one any more, as it was "
+            f"when it was looked at: its query has decided batch {decision.key.batch} meanwhile. Nothing is settled. "
+            "Stop the query, and look again"
+        )
 
 
 def settling(ledger: Ledger, query: str, settle: Settle) -> tuple[LedgerRecord, ...]:

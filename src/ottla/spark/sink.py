@@ -11,6 +11,7 @@ A task writes one slot: a transaction of its own, which it leaves open. The driv
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
@@ -18,13 +19,15 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from ottla.base.errors import ConfigError, OttlaError
 from ottla.base.require import require
 from ottla.spark import faults
+from ottla.spark.client_errors import told
 from ottla.spark.columns import RowDigest, check_writable
 from ottla.spark.errors import PipelineError
 from ottla.spark.ledger import UNNAMED, BatchKey, Handle, Plan, SlotMarker
 from ottla.spark.ledger_io import LedgerKafka
 from ottla.spark.link import link
+from ottla.spark.moved import check_not_moved, sink_in_use
 from ottla.spark.options import Atomicity, Semantics, SinkOptions
-from ottla.spark.pipeline import Planned, checkpoint_of, planned
+from ottla.spark.pipeline import Planned, checkpoint_of, planned, query_of
 from ottla.spark.progress import SinkNote, leave_note
 from ottla.spark.protocol import (
     Claim,
@@ -38,6 +41,7 @@ from ottla.spark.protocol import (
     slot_task,
     unnamed_batch,
 )
+from ottla.spark.sink_client import default_sink_id, former_default_sink_id
 from ottla.spark.slot_writer import PlainWriter, SlotWriter
 from ottla.spark.staged import Staged
 from ottla.spark.staging import StagingWriter
@@ -59,14 +63,19 @@ class SlotMessage(WriterCommitMessage):  # type: ignore[misc]
 class KafkaSink:
     """What batch and streaming writes share. Spark pickles it, so it holds options and the claim, and no connection."""
 
-    def __init__(self, options: SinkOptions, schema: Any, *, on_driver: bool) -> None:
-        """With `on_driver` this is the driver before the tasks of a batch: it claims the sink."""
+    def __init__(self, options: SinkOptions, schema: Any, *, on_driver: bool, query: str | None = None) -> None:
+        """With `on_driver` this is the driver before the tasks of a batch: it claims the sink.
+
+        `query` is the query's id where it is not in a checkpoint.
+        """
         from pyspark.sql.pandas.types import to_arrow_schema
 
         self.options = options
         check_writable(to_arrow_schema(schema, timezone="UTC"), options.topic)
         self.claim: Claim | None = None
+        self._has_default_id = options.sink_id == default_sink_id(options.query_name, options.checkpoint)
         if on_driver and options.semantics is Semantics.EXACTLY_ONCE:
+            options = self.options = replace(options, sink_id=self._sink_in_use(query))
             claim: Claim = self._drive(claim_sink(options.sink_id), None)
             if claim.recovered or claim.aborted:
                 log.warning(
@@ -78,10 +87,25 @@ class KafkaSink:
             self.claim = claim
             faults.reach("sink.claimed")
 
+    def _sink_in_use(self, query: str | None) -> str:
+        """The sink's id. If it was given none, and is known under the id of a version before, that one."""
+        options = self.options
+        former = former_default_sink_id(options.query_name, options.checkpoint)
+        if not self._has_default_id or former is None or former == options.sink_id:
+            return options.sink_id
+        return str(self._drive(sink_in_use(options.sink_id, former, query or query_of(options.checkpoint)), None))
+
     def write(self, key: BatchKey, slot: int, batches: Iterator[Any], attempt: int | None = None) -> SlotMessage:
-        """In a task: write one slot. `attempt` is its number if another attempt may run beside it."""
-        if self.options.semantics is Semantics.AT_LEAST_ONCE:
-            return SlotMessage(None, PlainWriter(self.options).write(batches, key.batch))
+        """In a task: write one slot. `attempt` is its number if another attempt may run beside it.
+
+        Raises PipelineError.
+        """
+        with told(self.options, slot):
+            if self.options.semantics is Semantics.AT_LEAST_ONCE:
+                return SlotMessage(None, PlainWriter(self.options).write(batches, key.batch))
+            return self._write(key, slot, batches, attempt)
+
+    def _write(self, key: BatchKey, slot: int, batches: Iterator[Any], attempt: int | None) -> SlotMessage:
         claim = self.claim
         require(claim is not None, "the sink was claimed before its tasks started")
         assert claim is not None
@@ -142,15 +166,20 @@ class KafkaSink:
     def commit(self, messages: Sequence[Any], batch: int | None) -> None:
         """On the driver: decide the batch. Safe to repeat. `batch` is None for a batch write."""
         reports = _reports(messages)
-        if self.options.semantics is Semantics.AT_LEAST_ONCE or not reports:
+        if self.options.semantics is Semantics.AT_LEAST_ONCE:
+            self._say_no_offsets("semantics=at-least-once commits none; say commitOffsets=source on the source")
+        if not reports:
             return
         require(len(reports) == len(messages), "every slot reports to commit()")
+        claim, key = reports[0].claim, reports[0].key
+        if batch is not None and self._has_default_id and any(each.task is not SlotTask.SKIP for each in reports):
+            self._drive(check_not_moved(claim, key), key.batch)
+        self.options = replace(self.options, sink_id=claim.sink)
         found = self._planned(messages[0].checkpoint or self.options.checkpoint, batch, reports)
-        steps = commit_batch(
-            reports, found.offsets if batch is not None else {}, Plan(found.digest, self.options.topic)
-        )
-        self._drive(steps, reports[0].key.batch)
-        leave_note(reports[0].key.query, _note(reports))
+        # A foreachBatch may write elsewhere, too. Only who names the group here says that it follows this write.
+        offsets = found.offsets if batch is not None or self.options.group_id is not None else {}
+        self._drive(commit_batch(reports, offsets, Plan(found.digest, self.options.topic)), key.batch)
+        leave_note(key.query, _note(reports))
 
     def _planned(self, checkpoint: str | None, batch: int | None, reports: Sequence[SlotReport]) -> Planned:
         """What the checkpoint says of the batch. Raises PipelineError if the batch needs that and it cannot be read."""
@@ -160,9 +189,9 @@ class KafkaSink:
             checkpoint = None  # it has none; the option may be there to name the sink
         if batch is None and checkpoint is None:
             found = Planned(None, {}, "checkpointLocation is not an option of the writer")
+            self._say_no_offsets("a batch write without a checkpoint has none; leave it out")
         else:
-            group = options.group_id if batch is not None else None
-            found = planned(checkpoint, key.batch, group, needed=decided)
+            found = planned(checkpoint, key.batch, options.group_id, needed=decided)
         if found.digest is not None:
             if found.why:
                 self._say_once(checkpoint, f"No offsets of a kafka.group.id are committed: {found.why}")
@@ -185,9 +214,13 @@ class KafkaSink:
         )
         return found
 
+    def _say_no_offsets(self, why: str) -> None:
+        if self.options.group_id is not None:
+            self._say_once(None, f"No offsets of kafka.group.id {self.options.group_id} are committed: {why}")
+
     def _say_once(self, checkpoint: str | None, what: str) -> None:
         """Log `what` once for each sink, checkpoint and process."""
-        sink = self.options.sink_id
+        sink = self.options.sink_id or f"of {self.options.topic or 'topics'}"
         if (sink, checkpoint) not in _SAID:
             _SAID.add((sink, checkpoint))
             log.warning("sink %s: %s", sink, what)
@@ -196,6 +229,7 @@ class KafkaSink:
         """On the driver: abort what a batch has left open, unless the batch is decided. Recovery does the rest."""
         reports = _reports(messages)
         if reports:
+            self.options = replace(self.options, sink_id=reports[0].claim.sink)
             try:
                 self._drive(abort_batch(reports), None)
             except OttlaError as error:
@@ -206,7 +240,8 @@ class KafkaSink:
         kafka = link(options.client)
         timeout_ms = int(str(options.client["transaction.timeout.ms"]))
         ledger = LedgerKafka(kafka, options.sink_id, options.ledger_topic, options.ledger_replication, timeout_ms)
-        return kafka.run(ledger.drive(steps, batch))
+        with told(options):
+            return kafka.run(ledger.drive(steps, batch))
 
 
 def _reports(messages: Sequence[Any]) -> list[SlotReport]:
@@ -269,7 +304,7 @@ class OttlaWriter(DataSourceArrowWriter):  # type: ignore[misc]
     def __init__(self, options: SinkOptions, schema: Any, overwrite: bool) -> None:
         if overwrite:
             raise ConfigError("a topic cannot be overwritten: use mode append")
-        self._sink = KafkaSink(options, schema, on_driver=True)
+        self._sink = KafkaSink(options, schema, on_driver=True, query=options.query_id or UNNAMED)
         claim = self._sink.claim
         self._key = BatchKey(UNNAMED, 0)
         if options.query_id is not None:

@@ -1,8 +1,10 @@
-"""A sink's id, and its producer's keys: what its semantics needs of them, and why. Pure."""
+"""A sink's id, and its producer's keys: what its semantics needs of them, and why."""
 
 import hashlib
+import posixpath
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
 from ottla.base.errors import ConfigError
 from ottla.client.config.producer import producer_config
@@ -63,16 +65,47 @@ def sink_id(own: Mapping[str, object]) -> str:
     if given is None:
         # The query's id would not do: a foreachBatch function may write twice, and the sink would take the second write
         # for a replay of the first.
-        stable = own["queryName"] or own["checkpointLocation"]
-        if stable is None:
+        name, checkpoint = own["queryName"], own["checkpointLocation"]
+        given = default_sink_id(None if name is None else str(name), None if checkpoint is None else str(checkpoint))
+        if given is None:
             raise ConfigError(
                 "the exactly-once sink needs a name that is the same after a restart: set the option sink.id "
                 "(or queryName, or checkpointLocation on the writer), or semantics to at-least-once"
             )
-        given = f"ottla-{_letters_for_an_id(str(stable))}"
     if not _NAME.fullmatch(given):
         raise ConfigError(f"sink.id {given!r}: letters, digits, '.', '_' and '-' are allowed, at most 200")
     return given
+
+
+def default_sink_id(name: str | None, checkpoint: str | None) -> str | None:
+    """The id of a sink that was given none. However the checkpoint's location is written, it is the same one."""
+    if name:
+        return _id_of(name)
+    return _id_of(_location(checkpoint)) if checkpoint else None
+
+
+def former_default_sink_id(name: str | None, checkpoint: str | None) -> str | None:
+    """... in versions that took the checkpoint's location as it was written."""
+    stable = name or checkpoint
+    return _id_of(stable) if stable else None
+
+
+def _location(text: str) -> str:
+    """A checkpoint's location in one form, for all ways to write it that mean the same to Hadoop."""
+    scheme, colon, path = text.partition(":")
+    if not colon or "/" in scheme:
+        local = Path(text).absolute()
+        # A relative one may be relative to something else: the file system that Hadoop has by default.
+        return posixpath.normpath(local if local.is_dir() else text)
+    scheme = scheme.lower()
+    if scheme == "file":
+        return posixpath.normpath("/" + path.lstrip("/"))
+    scheme = "s3" if scheme in ("s3a", "s3n") else scheme
+    return f"{scheme}://{posixpath.normpath(path.lstrip('/'))}"
+
+
+def _id_of(name: str) -> str:
+    return f"ottla-{_letters_for_an_id(name)}"
 
 
 def _letters_for_an_id(name: str) -> str:

@@ -14,7 +14,8 @@ from ottla.client.errors import KafkaError
 from ottla.client.producer.delivery import Delivery
 from ottla.client.producer.producer import AsyncProducer
 from ottla.spark import faults
-from ottla.spark.columns import WRITABLE
+from ottla.spark.columns import WRITABLE, check_headers
+from ottla.spark.errors import RowError
 from ottla.spark.ids import slot_id
 from ottla.spark.ledger import Handle, SlotMarker, encode
 from ottla.spark.link import KafkaLink, link
@@ -31,10 +32,12 @@ _GIVE_UP_S = 5
 def rows_by_topic(options: SinkOptions, batch: Any) -> Iterator[tuple[str, Any]]:
     """The rows of a RecordBatch, divided by the topic they go to.
 
-    Raises ValueError for a row without a topic, and for one that would go to a ledger.
+    Raises RowError for a row without a topic, one that would go to a ledger, and one with a header that cannot be.
     """
     columns = {name: batch.column(name) for name in batch.schema.names if name in WRITABLE}
     topics = columns.pop("topic", None)
+    if "headers" in columns:
+        check_headers(columns["headers"])
     rows = pa.RecordBatch.from_pydict(columns)
     if options.topic is not None or topics is None:  # as in Spark's connector, the option overrides the column
         assert options.topic is not None
@@ -42,9 +45,9 @@ def rows_by_topic(options: SinkOptions, batch: Any) -> Iterator[tuple[str, Any]]
         return
     for topic in pc.unique(topics).to_pylist():
         if topic is None:
-            raise ValueError("a row has no topic: its column topic is null, and the option topic is not set")
+            raise RowError("a row has no topic: its column topic is null, and the option topic is not set")
         if is_ledger(topic, options.ledger_topic):
-            raise ValueError(f"a row has the topic {topic}, which is {NO_ROWS_IN_A_LEDGER}")
+            raise RowError(f"a row has the topic {topic}, which is {NO_ROWS_IN_A_LEDGER}")
         yield topic, rows.filter(pc.equal(topics, topic))
 
 

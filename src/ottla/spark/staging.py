@@ -27,6 +27,7 @@ from ottla.client.errors import (
 from ottla.client.producer.delivery import Delivery
 from ottla.client.producer.producer import AsyncProducer
 from ottla.spark import faults
+from ottla.spark.client_errors import row_error
 from ottla.spark.errors import PipelineError
 from ottla.spark.ids import staging_topic
 from ottla.spark.ledger import Handle, SlotMarker
@@ -240,6 +241,9 @@ class Copier:
         if code in GONE:
             raise _FencedError
         if code != ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            of_a_row = row_error(KafkaError.of(code, what), f"transaction {self._name}")
+            if of_a_row is not None:
+                raise of_a_row
             raise_for(code, what)
 
 

@@ -86,6 +86,8 @@ class SinkView(NamedTuple):
     #: Open transactions of slots without a decision: of a batch that is being written, or was left by a driver that
     #: has died. The next claim aborts them.
     undecided: tuple[Transaction, ...]
+    #: The batch that was decided last; None if that one was given up.
+    last: Batch | None = None
 
     def batch(self, query: str) -> Batch | None:
         """The last batch of `query`."""
@@ -133,12 +135,14 @@ def view(ledger: Ledger, transactions: Iterable[Transaction]) -> SinkView:
         if slot.handle is not None and _is_its(slot.handle, mine)
     }
     opened = [each for each in mine.values() if each.is_open and sink_of(each.transactional_id) == ledger.sink]
+    last = next((each for each in batches if each.key.query == ledger.last_query), None)
     return SinkView(
         ledger.sink,
         tuple(batches),
         mine.get(driver_id(ledger.sink)),
         tuple(each for each in opened if each.transactional_id in named),
         tuple(each for each in opened if each.transactional_id not in named),
+        last,
     )
 
 

@@ -265,6 +265,10 @@ def _packed_headers(column: Any) -> list[bytes] | None:
     if column is None or pa.types.is_null(column.type):
         return None
     array = _one_array(column)
-    if not pa.types.is_list(array.type) or not pa.types.is_struct(array.type.value_type):
-        raise ValueError(f"column headers of type {array.type} is no list of key and value")
-    return [pack_headers([(header["key"], header["value"]) for header in row or ()]) for row in array.to_pylist()]
+    kind = array.type
+    fields = kind.value_type if pa.types.is_list(kind) and pa.types.is_struct(kind.value_type) else ()
+    names = {field.name.lower(): field.name for field in fields}
+    key, value = names.get("key"), names.get("value")
+    if key is None or value is None:
+        raise ValueError(f"column headers of type {kind} is no list of key and value")
+    return [pack_headers([(header[key], header[value]) for header in row or ()]) for row in array.to_pylist()]

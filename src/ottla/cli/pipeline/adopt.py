@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.common import CommandError, Json, print_json
+from ottla.cli.common import CommandError, Json, print_json, say
 
 if TYPE_CHECKING:
     from ottla.spark.adoption import Checkpoint, Source
@@ -34,13 +34,11 @@ def adopt(
     if as_json:
         print_json(_as_json(found))
     else:
-        wanted = Owner.OTTLA if back else Owner.KAFKA
         print("\n".join(_said(found, back=back)))
-        if not any(each.owner is wanted for each in found.sources):
-            whose = "Ottla's" if back else "Spark's own Kafka connector"
-            raise CommandError(
-                f"none of its sources is {whose if back else f'of {whose}'}: there is nothing to hand over"
-            )
+    wanted = Owner.OTTLA if back else Owner.KAFKA
+    if not any(each.owner is wanted for each in found.sources):
+        whose = "Ottla's" if back else "of Spark's own Kafka connector"
+        raise CommandError(f"none of its sources is {whose}: there is nothing to hand over")
     if back:
         _hand_back(found, yes=yes)
     elif found.committed < 0:
@@ -58,6 +56,12 @@ def _said(found: Checkpoint, *, back: bool) -> list[str]:
         lines += [f"Source {number + 1} ({source.owner.value}):", *_offsets(source, before, found)]
     if found.planned == found.committed:
         lines.append(f"Started with {name}, the query goes on there. Nothing is read twice or left out.")
+        if not back:
+            lines.append(
+                "Unless a topic was deleted and made again meanwhile: these offsets have no ids of topics. Where one lies "
+                "behind an open transaction, the query says so and stops; with kafka.isolation.level=read_uncommitted "
+                "it goes on."
+            )
     elif not back and found.committed >= 0:
         lines.append(
             f"Started with {name}, the query reads micro-batch {found.planned} again. What the sink before has written "
@@ -106,4 +110,4 @@ def _hand_back(found: Checkpoint, *, yes: bool) -> None:
     backup.write_text(text)
     file.with_name(f".{file.name}.crc").unlink(missing_ok=True)  # of the old content: Hadoop would refuse the new one
     new.replace(file)
-    print(f'{file} has the offsets of Spark\'s own connector now. Start the query with format("kafka").')
+    say(f'{file} has the offsets of Spark\'s own connector now. Start the query with format("kafka").')

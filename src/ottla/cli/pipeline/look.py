@@ -146,9 +146,7 @@ def as_data(found: SinkView) -> dict[str, Any]:
 def _sink_row(found: SinkView) -> dict[str, object]:
     opened = [*found.decided, *found.undecided]
     began = [each.start_ms for each in opened if each.start_ms >= 0]
-    last = max(
-        found.batches, key=lambda batch: 0 if batch.driver is None else batch.driver.producer_epoch, default=None
-    )
+    last = found.last
     return {
         "sink": found.sink,
         "state": found.state,

@@ -135,7 +135,10 @@ def _do(link: object, ledger: str, found: SinkView, batch: Batch | None, settle:
 
     assert isinstance(link, KafkaLink)
     steps = resolve_sink(
-        found.sink, None if batch is None else batch.key.query, None if settle is None else Settle(settle.value)
+        found.sink,
+        None if batch is None else batch.key,
+        None if settle is None else Settle(settle.value),
+        driver=None if batch is None else batch.driver,
     )
     claim: Claim = link.run(LedgerKafka(link, found.sink, ledger, 1, 60_000).drive(steps))
     say(f"Committed {claim.recovered} decided transactions, aborted {claim.aborted} others.")

@@ -1,0 +1,50 @@
+"""A query that wrote under another sink id: its checkpoint was moved, or is named in another way.
+
+Who sets no `sink.id` gets one from the query's name or the checkpoint's location (`sink_client.default_sink_id`). When
+those change, so does the id, and the new sink knows nothing of what the query has decided under the former one: it
+would write a replay again. But the query's id is in the checkpoint, and stays, and the ledger has the decisions of all
+sinks under it. So the ledger is asked:
+
+* The location written in another way is the same one. Versions before took its text as it was, so a sink may be known
+  under an id of that form: then it keeps that id.
+* Another place, or another name, may be a copy of the checkpoint whose query still runs. To go on under the former id
+  would stop that one, and to go on under the new one could write a batch twice: the query is refused, and told what to
+  set.
+
+Pure, as the protocol is.
+"""
+
+from ottla.base.errors import ConfigError
+from ottla.spark.ledger import BatchKey, Ledger, QueryPast
+from ottla.spark.protocol import Claim, ReadLedger, Steps
+
+
+def sink_in_use(sink: str, former: str, query: str | None) -> Steps:
+    """Under which of two default ids of the same checkpoint `query` goes on; None is a query that could not be found.
+
+    `former` is the id of versions before. Returns one of the two.
+    """
+    ledger: Ledger = yield ReadLedger()
+    if query is None:
+        return former if ledger.has_decided(former) and not ledger.has_decided(sink) else sink
+    sinks = ledger.sinks_of(query)
+    return former if sinks.get(former, -1) > sinks.get(sink, -1) else sink
+
+
+def check_not_moved(claim: Claim, key: BatchKey) -> Steps:
+    """Raise ConfigError if another sink has a later batch of this query than the claim's. Returns None."""
+    ledger: Ledger = yield ReadLedger()
+    known = claim.past.get(key.query, QueryPast()).latest
+    sinks = ledger.sinks_of(key.query)
+    sinks.pop(claim.sink, None)
+    if not sinks:
+        return
+    other = max(sinks, key=lambda sink: sinks[sink])
+    if sinks[other] > known:
+        raise ConfigError(
+            f"query {key.query} has no sink.id, and by its name or checkpoint it is {claim.sink} now; but the ledger "
+            f"has its batch {sinks[other]} under the sink {other}. What is committed there would be written again. If "
+            f"the checkpoint was moved, or the query renamed, make sure that no driver writes through {other} any "
+            f"more, and set sink.id to {other}. If the checkpoint is a copy, and its query is to write by itself, give "
+            "it a sink.id of its own"
+        )
