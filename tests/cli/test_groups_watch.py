@@ -75,8 +75,8 @@ def test_g23_all_groups_from_the_first_event_on_and_what_has_been(ottla: Ottla, 
             with _member(broker, "g", "c", "t", 1, **static):
                 expelled = json.loads(line_with(watching.stdout, "member-expelled"))
             assert expelled["why"] == "instance-replaced"
-        for past in ("--from-beginning", "--since=PT1H"):
-            code, out, _ = ottla("groups", "watch", past, "--for", "0", *bootstrap)
+        for once in ("--from-beginning", "--since=PT1H"):
+            code, out, _ = ottla("groups", "watch", once, "--for", "0", *bootstrap)
             assert code == 0
             assert re.search(r" {2}g: one joined from ", out), out
             assert "was expelled, instance-replaced: " in out

@@ -58,9 +58,9 @@ def _said(found: Checkpoint, *, back: bool) -> list[str]:
         lines.append(f"Started with {name}, the query goes on there. Nothing is read twice or left out.")
         if not back:
             lines.append(
-                "Unless a topic was deleted and made again meanwhile: these offsets have no ids of topics. Where one lies "
-                "behind an open transaction, the query says so and stops; with kafka.isolation.level=read_uncommitted "
-                "it goes on."
+                "Unless a topic was deleted and made again meanwhile: these offsets have no ids of topics. Where one "
+                "lies behind an open transaction, the query says so and stops; with "
+                "kafka.isolation.level=read_uncommitted it goes on."
             )
     elif not back and found.committed >= 0:
         lines.append(
