@@ -44,12 +44,15 @@ MAX_OFFSETS_PER_LOOK: Final = 10_000
 #: below `max.message.bytes` (1 MB) with ids of up to 1,000 bytes; what is left over follows at once.
 MAX_EXPIRED_IDS_PER_BATCH: Final = 1_000
 
-#: Characters of a pattern that a client sends. RE2 needs a fifteenth of a second to read the slowest pattern that was
-#: found with this length: one character class of Unicode after the other.
+#: Characters of a pattern that a client sends. With all these limits, RE2 needs six milliseconds for the slowest
+#: pattern that was found; it holds Python's lock meanwhile, so that a thread would not help.
 MAX_PATTERN_CHARACTERS: Final = 2_000
 
+#: Classes of Unicode (`\\pL`) in such a pattern. To read one takes 0.1 ms, whatever memory the pattern may have.
+MAX_PATTERN_CLASSES: Final = 10
+
 #: Memory of such a pattern while it is compiled and used. RE2 refuses a pattern that needs more.
-MAX_PATTERN_MEMORY_BYTES: Final = 1_048_576
+MAX_PATTERN_MEMORY_BYTES: Final = 262_144
 
 #: Steps of such a pattern when compiled. A match costs at most this many steps for each character: two milliseconds for
 #: an id of 100 characters in the slowest case that was found, and usually a few microseconds.
@@ -136,9 +139,11 @@ ARRIVAL_TOTAL_MS: Final = 500
 #: Groups of which a shard remembers this.
 MAX_AWAITED_GROUPS: Final = 1_000
 
-#: Names of topics that are matched with a group's regular expressions in one turn of the event loop; a name and a
-#: pattern usually take a microsecond.
-MAX_NAMES_PER_MATCH: Final = 2_000
+#: Steps that matching a group's regular expressions takes in one turn of the event loop, at worst: four milliseconds.
+#: A match of a usual name takes a microsecond, but it may take as many steps as the pattern has for each character.
+#: And what calling RE2 counts as beside them, so that at most 2,000 names are looked at.
+MAX_MATCH_STEPS: Final = 1_000_000
+MATCH_CALL_STEPS: Final = 500
 
 #: Seconds that an assignor of the server's side may take. Members wait meanwhile; their sessions last 45 s by default.
 MAX_ASSIGNOR_TIME_S: Final = 10.0
