@@ -213,5 +213,10 @@ TLS_HANDSHAKE_MS: Final = 30_000
 #: Handshakes that begin in one turn of a broker's event loop: each signs, which takes 0.1 ms with a key of an elliptic
 #: curve and 1 ms with an RSA key of 2048 bits.
 HANDSHAKES_AT_ONCE: Final = 4
+#: Partitions of one fetch session, and of all of them: some 500 bytes each, 125 MB. A broker is meant for 10,000
+#: partitions; a client beyond it names them in each fetch.
+MAX_SESSION_PARTITIONS: Final = 30_000
+MAX_CACHED_PARTITIONS: Final = 250_000
+
 #: Bytes that one connection encrypts in one turn of the event loop: a tenth of a millisecond.
 TLS_BYTES_AT_ONCE: Final = 262_144
