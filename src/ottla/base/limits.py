@@ -58,6 +58,17 @@ MAX_PATTERN_MEMORY_BYTES: Final = 262_144
 #: an id of 100 characters in the slowest case that was found, and usually a few microseconds.
 MAX_PATTERN_PROGRAM: Final = 5_000
 
+#: Timers that one turn of the event loop fires, and milliseconds after which it fires no more: a member that is
+#: expelled takes a tenth of a millisecond, and more in a large group.
+TIMERS_AT_ONCE: Final = 100
+TIMERS_TURN_MS: Final = 5
+
+#: Member ids of one group that were given out (MEMBER_ID_REQUIRED) and with which nobody has joined yet.
+MAX_PENDING_MEMBERS: Final = 5_000
+
+#: Waiting fetches that one turn of the event loop reads again; each takes some 30 microseconds.
+FETCHES_AT_ONCE: Final = 100
+
 #: Frames of one connection that wait for their turn before a broker stops reading its socket: a client with
 #: `max.in.flight.requests.per.connection` of 5 is far below it.
 MAX_WAITING_FRAMES: Final = 64
