@@ -1,6 +1,7 @@
 """Timers by key on a clock that the test holds."""
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -148,7 +149,7 @@ def test_a_turn_of_the_loop_fires_a_few_timers_in_order() -> None:
     """6,000 members whose sessions ended at one time stopped the loop for a quarter of a second."""
     clock, scheduler, timers, fired = _timers()
     for number in range(2 * TIMERS_AT_ONCE + 1):
-        timers.set(number, number, lambda number=number: fired.append(str(number)))
+        timers.set(number, number, partial(fired.append, str(number)))
     clock.advance(400)
     for turn in (1, 2):
         scheduler.last()

@@ -149,7 +149,8 @@ class _Fetch:
 
     def _delayed(self) -> tuple[DelayedFetch, asyncio.Future[object]]:
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        return DelayedFetch(future, self, committed=self._isolation is Isolation.READ_COMMITTED), future
+        is_committed = self._isolation is Isolation.READ_COMMITTED
+        return DelayedFetch(future, self, self._node.partitions.wakes, committed=is_committed), future
 
     def _place(self, at: int, delayed: DelayedFetch) -> None:
         """Note where a partition's results are, and watch it."""
