@@ -66,6 +66,10 @@ TIMERS_TURN_MS: Final = 5
 #: Member ids of one group that were given out (MEMBER_ID_REQUIRED) and with which nobody has joined yet.
 MAX_PENDING_MEMBERS: Final = 5_000
 
+#: Bytes of all that one member of a classic group says of itself, in all its protocols. It is kept while the member is
+#: in the group, and has to fit into a record of `message.max.bytes` (1 MB); 30,000 names of topics take some 2 MB.
+MAX_MEMBER_METADATA_BYTES: Final = 8_388_608
+
 #: Waiting fetches that one turn of the event loop reads again; each takes some 30 microseconds.
 FETCHES_AT_ONCE: Final = 100
 
