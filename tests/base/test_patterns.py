@@ -43,6 +43,8 @@ TOO_LARGE = [
     r"(?:\pL?){1000}",  # too much memory
     "(?:.?){1000}",  # too many steps
     "((a{40}){40}){40}",
+    "|".join([r"\pL"] * 11),  # too slow to be read: a tenth of a millisecond each
+    "a|" + "|".join([r"\PL"] * 495),
     "(" * 9_000,
 ]
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ottla.base.limits import MAX_MEMBER_METADATA_BYTES
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.errors import ErrorCode
@@ -239,3 +240,21 @@ async def test_g18_offsets_are_deleted_by_hand_and_with_their_topic(client: Wire
     await client.ask(ApiKey.OFFSET_COMMIT, commit, 9)
     await broker.node.topics.delete_all([broker.node.image.topics["t"]])
     assert (await _fetch(client, 9)).groups[0].topics == ()
+
+
+@pytest.mark.parametrize("version", [3, 9])
+async def test_g3_a_member_that_says_too_much_of_itself_is_refused(
+    client: WireClient, broker: AsyncBroker, caplog: pytest.LogCaptureFixture, version: int
+) -> None:
+    """Its protocols are kept with it, for minutes after its connection has gone: four with 40 MB each took 190 MB."""
+    half = bytes(MAX_MEMBER_METADATA_BYTES // 2)
+    protocols = tuple(JoinGroupRequestProtocol(name, half) for name in ("range", "sticky"))
+    request = JoinGroupRequest("g", 10_000, 10_000, "", None, "consumer", protocols)
+    assert (await client.ask(ApiKey.JOIN_GROUP, request, version)).error_code == ErrorCode.INVALID_REQUEST
+    assert (
+        "refusing a JoinGroup of /127.0.0.1 (client id 'test') to group 'g': its protocols have 8388619" in caplog.text
+    )
+    assert not [
+        group for runner in broker.node.groups.active() for part in runner.shard.list_groups() for group in part
+    ]
+    assert (await _join(client, version, protocols=protocols[:1])).error_code == ErrorCode.NONE

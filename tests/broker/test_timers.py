@@ -1,10 +1,12 @@
 """Timers by key on a clock that the test holds."""
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from ottla.base.clock import ManualClock
+from ottla.base.limits import TIMERS_AT_ONCE, TIMERS_TURN_MS
 from ottla.broker.runtime.timers import Timers
 
 
@@ -141,3 +143,41 @@ def test_after_a_stall_what_came_meanwhile_is_read_before_timers_fire() -> None:
     clock.advance(950)
     scheduler.last()
     assert fired == ["silent", "heard"]
+
+
+def test_a_turn_of_the_loop_fires_a_few_timers_in_order() -> None:
+    """6,000 members whose sessions ended at one time stopped the loop for a quarter of a second."""
+    clock, scheduler, timers, fired = _timers()
+    for number in range(2 * TIMERS_AT_ONCE + 1):
+        timers.set(number, number, partial(fired.append, str(number)))
+    clock.advance(400)
+    for turn in (1, 2):
+        scheduler.last()
+        assert fired == [str(number) for number in range(turn * TIMERS_AT_ONCE)]
+        assert scheduler.delays_s[-1] == 0, "the rest is due at once, after the sockets were read"
+    scheduler.last()
+    assert len(fired) == 2 * TIMERS_AT_ONCE + 1
+
+
+def test_who_moves_the_clock_by_hand_has_all_fired() -> None:
+    clock, _, timers, fired = _timers()
+    for number in range(2 * TIMERS_AT_ONCE + 1):
+        timers.set(number, number, lambda: fired.append("due"))
+    clock.advance(400)
+    timers.fire()
+    assert len(fired) == 2 * TIMERS_AT_ONCE + 1
+
+
+def test_timers_that_take_long_have_turns_of_their_own() -> None:
+    clock, scheduler, timers, fired = _timers()
+
+    def slow() -> None:
+        fired.append("slow")
+        clock.advance(TIMERS_TURN_MS)
+
+    for number in range(3):
+        timers.set(number, 0, slow)
+    scheduler.last()
+    assert len(fired) == 1
+    scheduler.last()
+    assert len(fired) == 2

@@ -44,16 +44,34 @@ MAX_OFFSETS_PER_LOOK: Final = 10_000
 #: below `max.message.bytes` (1 MB) with ids of up to 1,000 bytes; what is left over follows at once.
 MAX_EXPIRED_IDS_PER_BATCH: Final = 1_000
 
-#: Characters of a pattern that a client sends. RE2 needs a fifteenth of a second to read the slowest pattern that was
-#: found with this length: one character class of Unicode after the other.
+#: Characters of a pattern that a client sends. With all these limits, RE2 needs six milliseconds for the slowest
+#: pattern that was found; it holds Python's lock meanwhile, so that a thread would not help.
 MAX_PATTERN_CHARACTERS: Final = 2_000
 
+#: Classes of Unicode (`\\pL`) in such a pattern. To read one takes 0.1 ms, whatever memory the pattern may have.
+MAX_PATTERN_CLASSES: Final = 10
+
 #: Memory of such a pattern while it is compiled and used. RE2 refuses a pattern that needs more.
-MAX_PATTERN_MEMORY_BYTES: Final = 1_048_576
+MAX_PATTERN_MEMORY_BYTES: Final = 262_144
 
 #: Steps of such a pattern when compiled. A match costs at most this many steps for each character: two milliseconds for
 #: an id of 100 characters in the slowest case that was found, and usually a few microseconds.
 MAX_PATTERN_PROGRAM: Final = 5_000
+
+#: Timers that one turn of the event loop fires, and milliseconds after which it fires no more: a member that is
+#: expelled takes a tenth of a millisecond, and more in a large group.
+TIMERS_AT_ONCE: Final = 100
+TIMERS_TURN_MS: Final = 5
+
+#: Member ids of one group that were given out (MEMBER_ID_REQUIRED) and with which nobody has joined yet.
+MAX_PENDING_MEMBERS: Final = 5_000
+
+#: Bytes of all that one member of a classic group says of itself, in all its protocols. It is kept while the member is
+#: in the group, and has to fit into a record of `message.max.bytes` (1 MB); 30,000 names of topics take some 2 MB.
+MAX_MEMBER_METADATA_BYTES: Final = 8_388_608
+
+#: Waiting fetches that one turn of the event loop reads again; each takes some 30 microseconds.
+FETCHES_AT_ONCE: Final = 100
 
 #: Frames of one connection that wait for their turn before a broker stops reading its socket: a client with
 #: `max.in.flight.requests.per.connection` of 5 is far below it.
@@ -136,9 +154,11 @@ ARRIVAL_TOTAL_MS: Final = 500
 #: Groups of which a shard remembers this.
 MAX_AWAITED_GROUPS: Final = 1_000
 
-#: Names of topics that are matched with a group's regular expressions in one turn of the event loop; a name and a
-#: pattern usually take a microsecond.
-MAX_NAMES_PER_MATCH: Final = 2_000
+#: Steps that matching a group's regular expressions takes in one turn of the event loop, at worst: four milliseconds.
+#: A match of a usual name takes a microsecond, but it may take as many steps as the pattern has for each character.
+#: And what calling RE2 counts as beside them, so that at most 2,000 names are looked at.
+MAX_MATCH_STEPS: Final = 1_000_000
+MATCH_CALL_STEPS: Final = 500
 
 #: Seconds that an assignor of the server's side may take. Members wait meanwhile; their sessions last 45 s by default.
 MAX_ASSIGNOR_TIME_S: Final = 10.0
@@ -184,6 +204,10 @@ MAX_STRANGERS_BYTES: Final = 16_777_216
 #: Bytes of all answers that are in memory and that clients do not take: the same as for frames that are received.
 MAX_UNREAD_BYTES: Final = 536_870_912
 
+#: Bytes of one answer with many elements, which is counted while it is made: librdkafka reads no more
+#: (`receive.message.max.bytes` is 100,000,000). A thousand groups with a thousand committed offsets each take 40 MB.
+MAX_ANSWER_BYTES: Final = 104_857_600
+
 #: How long a client may take to say who it is, on a listener with SASL. Meanwhile it is anybody.
 AUTHENTICATION_MS: Final = 60_000
 
@@ -204,5 +228,10 @@ TLS_HANDSHAKE_MS: Final = 30_000
 #: Handshakes that begin in one turn of a broker's event loop: each signs, which takes 0.1 ms with a key of an elliptic
 #: curve and 1 ms with an RSA key of 2048 bits.
 HANDSHAKES_AT_ONCE: Final = 4
+#: Partitions of one fetch session, and of all of them: some 500 bytes each, 125 MB. A broker is meant for 10,000
+#: partitions; a client beyond it names them in each fetch.
+MAX_SESSION_PARTITIONS: Final = 30_000
+MAX_CACHED_PARTITIONS: Final = 250_000
+
 #: Bytes that one connection encrypts in one turn of the event loop: a tenth of a millisecond.
 TLS_BYTES_AT_ONCE: Final = 262_144

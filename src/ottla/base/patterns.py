@@ -6,7 +6,13 @@ The syntax here is RE2's. `docs/adr/0011` has the reasons for the limits.
 
 from typing import Any
 
-from ottla.base.limits import MAX_PATTERN_CHARACTERS, MAX_PATTERN_MEMORY_BYTES, MAX_PATTERN_PROGRAM
+from ottla.base.limits import (
+    MATCH_CALL_STEPS,
+    MAX_PATTERN_CHARACTERS,
+    MAX_PATTERN_CLASSES,
+    MAX_PATTERN_MEMORY_BYTES,
+    MAX_PATTERN_PROGRAM,
+)
 
 
 class PatternError(ValueError):
@@ -31,11 +37,18 @@ class Pattern:
         """Whether the whole of `text` matches."""
         return self._compiled.fullmatch(text) is not None
 
+    def steps(self, text: str) -> int:
+        """How many steps that may take at most."""
+        return MATCH_CALL_STEPS + int(self._compiled.programsize) * len(text)
+
 
 def compile_pattern(pattern: str) -> Pattern:
     """Compile `pattern`; PatternError when RE2 refuses it, or when it is larger than the limits."""
     if len(pattern) > MAX_PATTERN_CHARACTERS:
         raise PatternError(f"a pattern of {len(pattern)} characters, at most {MAX_PATTERN_CHARACTERS} are allowed")
+    classes = pattern.count(r"\p") + pattern.count(r"\P")
+    if classes > MAX_PATTERN_CLASSES:
+        raise PatternError(f"a pattern with {classes} classes (\\p, \\P), at most {MAX_PATTERN_CLASSES} are allowed")
     import re2  # here, because few brokers need it, and a start has half a second
 
     options = re2.Options()

@@ -29,6 +29,7 @@ from ottla.broker.runtime.assigning import Assigning
 from ottla.broker.runtime.changes import Changes
 from ottla.broker.runtime.coordinators import Coordinators, apply_to_group, apply_to_transactions
 from ottla.broker.runtime.decided import DecidedChanges
+from ottla.broker.runtime.encoding import Answers
 from ottla.broker.runtime.group_events import GroupEvents
 from ottla.broker.runtime.group_topics import GroupTopics
 from ottla.broker.runtime.markers import Marker, Markers
@@ -68,6 +69,7 @@ class Node:
     producer_ids: ProducerIds
     sessions: FetchSessions
     slices: Slices
+    answers: Answers
     events: GroupEvents
 
 
@@ -127,6 +129,7 @@ def make_node(
         producer_ids=producer_ids,
         sessions=FetchSessions(config.int("max.incremental.fetch.session.cache.slots"), clock, rng),
         slices=slices,
+        answers=Answers(),
         events=events,
     )
 

@@ -169,6 +169,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        self.session.is_gone = True
         self._waiting.clear()
         self._memory.forget(self)
         self._give_memory_back()

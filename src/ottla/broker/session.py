@@ -9,7 +9,7 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 class Session:
     """A connection, as handlers see it: where it comes from, by which listener, and who speaks."""
 
-    __slots__ = ("client_host", "is_known", "listener", "principal")
+    __slots__ = ("client_host", "is_gone", "is_known", "listener", "principal")
 
     def __init__(self, listener: str, client_host: str, principal: str = ANONYMOUS) -> None:
         """`listener` is its name in capitals, `client_host` the address as Kafka tells it (`/127.0.0.1`)."""
@@ -18,3 +18,5 @@ class Session:
         self.principal = principal
         #: False until the client has said who it is, on a listener where it has to.
         self.is_known = True
+        #: Whether the connection is closed.
+        self.is_gone = False

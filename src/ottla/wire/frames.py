@@ -19,7 +19,7 @@ from ottla.base.limits import (
 )
 from ottla.wire.apis import API, Api, ApiKey
 from ottla.wire.codec import Buffer, UnwritableTextError, WireError
-from ottla.wire.schema import decode, encode, encode_pieces, encode_steps
+from ottla.wire.schema import decode, encode, encode_element, encode_pieces, encode_steps
 
 _HEAD: Final = struct.Struct(">hhi")
 _SIZE: Final = struct.Struct(">i")
@@ -121,7 +121,10 @@ def encode_response(api_key: int, version: int, correlation_id: int, message: tu
 def encode_response_steps(
     api_key: int, version: int, correlation_id: int, message: tuple[Any, ...], into: list[bytes]
 ) -> Iterator[None]:
-    """The same in steps, for an answer that takes long; the frame is what is in `into` at last, one after the other."""
+    """The same in steps, for an answer that takes long; the frame is what is in `into` at last, one after the other.
+
+    Structs of the message's own arrays may be encoded already (`encode_response_element`).
+    """
     into += b"", response_header(api_key, version, correlation_id)
     try:
         for piece in encode_steps(message, version):
@@ -129,8 +132,19 @@ def encode_response_steps(
             yield
     except UnwritableTextError:
         del into[2:]
-        into.append(encode(_writable(message), version))
+        for piece in encode_steps(_writable(message), version):
+            into.append(piece)
+            yield
     into[0] = _SIZE.pack(sum(map(len, into)))
+
+
+def encode_response_element(api_key: int, version: int, field: str, element: tuple[Any, ...]) -> bytes:
+    """A struct in an array of a response's own, as `encode_response` writes it."""
+    response = API[api_key].response
+    try:
+        return encode_element(response, version, field, element)
+    except UnwritableTextError:
+        return encode_element(response, version, field, _writable(element))
 
 
 def _writable(value: Any) -> Any:

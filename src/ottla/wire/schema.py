@@ -139,8 +139,20 @@ def encode_pieces(message: tuple[Any, ...], version: int) -> list[codec.Buffer]:
         raise type(error)(f"{type(message).__name__} v{version}: {error}") from None
 
 
+def encode_element(cls: type[Any], version: int, field: str, element: tuple[Any, ...]) -> bytes:
+    """The bytes that `encode` writes for a struct in an array of a `cls`."""
+    (array,) = (each for each in plan(cls, version).fields if each.name == field)
+    try:
+        return codec.write_struct(array.element.struct, element)
+    except WireError as error:
+        raise type(error)(f"{cls.__name__} v{version}, {field}: {error}") from None
+
+
 def encode_steps(message: tuple[Any, ...], version: int) -> Iterator[bytes]:
-    """The bytes of `encode` in pieces, an element of the message's own arrays in each: for one that takes long."""
+    """The bytes of `encode` in pieces, an element of the message's own arrays in each: for one that takes long.
+
+    What is bytes already in the place of a struct is one that `encode_element` has encoded.
+    """
     made = plan(type(message), version)
     try:
         for f in made.fields:
@@ -148,7 +160,7 @@ def encode_steps(message: tuple[Any, ...], version: int) -> Iterator[bytes]:
             if value is not None and f.kind == KINDS["array"] and f.element.kind == KINDS["struct"]:
                 yield codec.write_length(f, len(value))
                 for element in value:
-                    yield codec.write_struct(f.element.struct, element)
+                    yield element if type(element) is bytes else codec.write_struct(f.element.struct, element)
             else:
                 yield codec.write_field(f, value)
         yield codec.write_end(made, message)

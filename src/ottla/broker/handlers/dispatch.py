@@ -7,13 +7,15 @@ from functools import partial
 from typing import Any, Final
 
 from ottla.base.errors import CorruptDataError
-from ottla.broker.handlers.parts import Part, joined, parts_of
+from ottla.broker.handlers.parts import Names, Part, joined, parts_of
 from ottla.broker.handlers.table import TABLE, UNSTABLE_VERSIONS, Entry, RequestContext, decode_message
 from ottla.broker.node import Node
+from ottla.broker.outbox import Piece
+from ottla.broker.runtime.encoding import AnswerTooLargeError, MadeAnswer
 from ottla.broker.server import Answer, Frame, Later
 from ottla.broker.session import Session
 from ottla.wire.apis import API, ApiKey
-from ottla.wire.frames import UnsupportedVersionError, decode_request, encode_response, encode_response_steps
+from ottla.wire.frames import UnsupportedVersionError, decode_request, encode_response
 
 _log = logging.getLogger(__name__)
 
@@ -71,10 +73,11 @@ class Dispatcher:
         self, entry: Entry, handle: Callable[..., Any], message: Any, size_bytes: int, context: RequestContext
     ) -> Answer:
         if entry.in_parts or entry.names:
+            message = message if entry.names is None else entry.names.distinct(message)
             parts = parts_of(message, size_bytes) if entry.names is None else entry.names.parts_of(message)
             if parts:
                 join = partial(joined, parts) if entry.names is None else entry.names.joined
-                work = self._in_parts(handle, parts, join, context)
+                work = self._in_parts(handle, parts, join, entry.names, context)
                 whole = self._node.slices.start(work, f"a large {API[entry.key].name}")
                 return Later(whole, partial(self._encode, context))
         response = handle(self._node, message, context)
@@ -89,44 +92,73 @@ class Dispatcher:
         handle: Callable[..., Any],
         parts: Sequence[Part],
         join: Callable[[Sequence[Any]], Any],
+        names: Names | None,
         context: RequestContext,
     ) -> Any:
-        """While others are served. A part begins when the one before is answered."""
+        """While others are served. A part begins when the one before is answered. What is told of names is encoded."""
         answers: list[Any] = []
+        made = self._begin(context)
 
         def step(part: Part) -> Iterator[None]:
             work = partial(handle, self._node, part.request, context)
             answers.append(work() if context.charge is None else context.charge.busy(work))
             yield
 
-        for part in parts:
-            await self._node.slices.run(step(part))
-            if isinstance(answers[-1], asyncio.Future):
-                answers[-1] = await answers[-1]
+        try:
+            for part in parts:
+                await self._node.slices.run(step(part))
+                if isinstance(answers[-1], asyncio.Future):
+                    answers[-1] = await answers[-1]
+                if names is not None:
+                    told: list[bytes] = []
+                    await self._node.slices.run(made.elements(names.told, getattr(answers[-1], names.told), told))
+                    answers[-1] = answers[-1]._replace(**{names.told: tuple(told)})
+        except AnswerTooLargeError as fault:
+            return fault
+        finally:
+            made.end()
         return join(answers)
 
-    def _encode(self, context: RequestContext, message: tuple[Any, ...]) -> Answer:
+    def _begin(self, context: RequestContext) -> MadeAnswer:
+        return self._node.answers.begin(context.api_key, context.api_version, context.session, context.client_id)
+
+    def _encode(self, context: RequestContext, message: "tuple[Any, ...] | AnswerTooLargeError") -> Answer:
+        if isinstance(message, AnswerTooLargeError):
+            raise message
         key, version, correlation_id = context[:3]
         if context.charge is not None:
             message = context.charge.charged(message)
-        if not _is_long(message):
+        if not _is_long(message, TABLE[key].names):
             return encode_response(key, version, correlation_id, message)
-        slowly = self._encode_slowly(key, version, correlation_id, message)
+        slowly = self._encode_slowly(context, message)
         return Later(self._node.slices.start(slowly, "encoding an answer"), _as_it_is)
 
-    async def _encode_slowly(self, key: int, version: int, correlation_id: int, message: tuple[Any, ...]) -> bytes:
+    async def _encode_slowly(
+        self, context: RequestContext, message: tuple[Any, ...]
+    ) -> "list[Piece] | AnswerTooLargeError":
         """While others are served."""
-        pieces: list[bytes] = []
-        await self._node.slices.run(encode_response_steps(key, version, correlation_id, message, pieces))
-        return b"".join(pieces)
+        frame: list[Piece] = []
+        made = self._begin(context)
+        try:
+            await self._node.slices.run(made.whole(context.correlation_id, message, frame))
+        except AnswerTooLargeError as fault:
+            return fault
+        finally:
+            made.end()
+        return frame
 
 
-def _is_long(message: tuple[Any, ...]) -> bool:
+def _is_long(message: tuple[Any, ...], names: Names | None) -> bool:
+    """Whether it has many elements; or tells of several names, each of which may be a group with all its members."""
+    if names is not None and len(getattr(message, names.told)) > 1:
+        return True
     for field in message:  # noqa: SIM110 - half the time of any()
         if type(field) is tuple and len(field) > _AT_ONCE:
             return True
     return False
 
 
-def _as_it_is(encoded: bytes) -> bytes:
+def _as_it_is(encoded: "list[Piece] | AnswerTooLargeError") -> "list[Piece]":
+    if isinstance(encoded, AnswerTooLargeError):
+        raise encoded
     return encoded

@@ -55,11 +55,12 @@ def handle(node: _Node, frame: Frame, offset: int, context: RequestContext) -> A
     request: FetchRequest = decode_message(context, frame, offset)
     if request.isolation_level not in (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED):
         return _refuse(context, ErrorCode.UNKNOWN_SERVER_ERROR)
-    fetch_context = node.sessions.open(request, uses_topic_ids=version >= _TOPIC_IDS_FROM)
+    by_id = version >= _TOPIC_IDS_FROM
+    fetch_context = node.sessions.open(request, uses_topic_ids=by_id, connection=context.session)
     if isinstance(fetch_context, ErrorCode):
         return _refuse(context, fetch_context)
     fetch = _Fetch(node, request, context, fetch_context)
-    return fetch.start_slowly() if len(fetch_context.partitions) > AT_ONCE else fetch.start()
+    return fetch.start_slowly() if fetch_context.size > AT_ONCE else fetch.start()
 
 
 def _refuse(context: RequestContext, error: ErrorCode) -> Encoded:
@@ -87,22 +88,35 @@ class _Fetch:
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._outcome = _Outcome([], 0, urgent=False)
         #: Topics that may not be read.
-        self._refused: frozenset[str] = self._find_refused() if node.access.is_on else frozenset()
+        self._refused: set[str] = set()
         #: While the request waits: where each partition's results are. A request may name a partition twice.
         self._places: dict[Partition, list[int]] = {}
         #: Whether it is read in slices; then what changed while it waited, None for "perhaps all".
         self._is_slow = False
         self._changed: Iterable[Partition] | None = None
 
-    def _find_refused(self) -> frozenset[str]:
-        names = {name for name in (self._topic(key) for key, _ in self._fetch.partitions) if name is not None}
-        if not self._from_replica:
-            return self._node.access.refused(self._context, AclOperation.READ, ResourceType.TOPIC, names)
-        may_follow = self._node.access.allows_cluster(self._context, AclOperation.CLUSTER_ACTION)
-        return frozenset() if may_follow else frozenset(names)
+    def _begin(self) -> Iterator[None]:
+        """Learn which partitions are asked for, and which of their topics may not be read."""
+        node, context = self._node, self._context
+        yield from node.sessions.fill(self._fetch)
+        if not node.access.is_on or not self._fetch.partitions:
+            return
+        may_follow = self._from_replica and node.access.allows_cluster(context, AclOperation.CLUSTER_ACTION)
+        asked: set[str] = set()
+        for key, _ in self._fetch.partitions:
+            name = self._topic(key)
+            if name is not None and name not in asked:
+                asked.add(name)
+                if not self._from_replica:
+                    self._refused |= node.access.refused(context, AclOperation.READ, ResourceType.TOPIC, (name,))
+                elif not may_follow:
+                    self._refused.add(name)
+            yield
 
     def start(self) -> Answer:
         """Read all partitions at once."""
+        for _ in self._begin():
+            pass
         missing = self.read_again(None)
         if missing <= 0 or self._request.max_wait_ms <= 0 or not self._fetch.partitions:
             return self._encode()
@@ -119,6 +133,7 @@ class _Fetch:
 
     async def _slowly(self) -> list[Piece]:
         slices, max_wait_ms, pieces = self._node.slices, self._request.max_wait_ms, list[Piece]()
+        await slices.run(counted(self._context, self._begin()))
         delayed, future = self._delayed()
         try:
             await slices.run(counted(self._context, self._read_steps(delayed)))
@@ -134,7 +149,8 @@ class _Fetch:
 
     def _delayed(self) -> tuple[DelayedFetch, asyncio.Future[object]]:
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        return DelayedFetch(future, self, committed=self._isolation is Isolation.READ_COMMITTED), future
+        is_committed = self._isolation is Isolation.READ_COMMITTED
+        return DelayedFetch(future, self, self._node.partitions.wakes, committed=is_committed), future
 
     def _place(self, at: int, delayed: DelayedFetch) -> None:
         """Note where a partition's results are, and watch it."""

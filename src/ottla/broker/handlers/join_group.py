@@ -1,8 +1,10 @@
 """JoinGroup, versions 0–9. From version 4 on a client without a member id is given one first (KIP-394)."""
 
+import logging
 import uuid
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
+from ottla.base.limits import MAX_MEMBER_METADATA_BYTES
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.groups import HasGroups
@@ -17,6 +19,8 @@ _KNOWS_MEMBER_ID_REQUIRED_FROM = 4
 _NULLABLE_PROTOCOL_FROM = 7
 _SKIPS_ASSIGNMENT_FROM = 9
 
+_log: Final = logging.getLogger(__name__)
+
 
 class _Node(HasAccess, HasGroups, HasRandom, Protocol):
     """What this handler touches."""
@@ -26,8 +30,15 @@ def handle(node: _Node, request: JoinGroupRequest, context: RequestContext) -> A
     """Wait for the next generation."""
     version = context.api_version
     if not node.access.allows(context, AclOperation.READ, ResourceType.GROUP, request.group_id):
-        refused = JoinGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-        return _with_null(refused) if version >= _NULLABLE_PROTOCOL_FROM else _without_null(refused)
+        return _refused(JoinGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED), version)
+    size_bytes = sum(len(each.name) + len(each.metadata) for each in request.protocols)
+    if size_bytes > MAX_MEMBER_METADATA_BYTES:
+        _log.warning(
+            "refusing a JoinGroup of %s (client id %r) to group %r: its protocols have %d bytes, at most %d are "
+            "allowed; it should subscribe to fewer topics, or to a pattern",
+            *(context.session.client_host, context.client_id, request.group_id, size_bytes, MAX_MEMBER_METADATA_BYTES),
+        )
+        return _refused(JoinGroupResponse(error_code=ErrorCode.INVALID_REQUEST, member_id=request.member_id), version)
     runner = node.groups.find(request.group_id)
     if isinstance(runner, ErrorCode):
         return JoinGroupResponse(error_code=runner, member_id=request.member_id)
@@ -48,6 +59,10 @@ def handle(node: _Node, request: JoinGroupRequest, context: RequestContext) -> A
     if version >= _NULLABLE_PROTOCOL_FROM:
         return then(joined, _with_null)
     return then(joined, _without_null)
+
+
+def _refused(response: JoinGroupResponse, version: int) -> JoinGroupResponse:
+    return _with_null(response) if version >= _NULLABLE_PROTOCOL_FROM else _without_null(response)
 
 
 def _with_null(response: JoinGroupResponse) -> JoinGroupResponse:

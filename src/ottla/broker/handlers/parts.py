@@ -14,6 +14,8 @@ _PARTITION_BYTES: Final = 4
 
 #: Groups, keys or ids of one part: one that is described or deleted takes up to a hundred microseconds.
 PART_NAMES: Final = 100
+#: Groups whose offsets are told in one part: each may have one for every partition of the cluster.
+PART_OFFSET_GROUPS: Final = 10
 
 
 class Names(NamedTuple):
@@ -23,16 +25,23 @@ class Names(NamedTuple):
     told: str
     #: A name that is there twice is answered once.
     are_distinct: bool = False
+    #: So many are carried out in one part.
+    at_once: int = PART_NAMES
+
+    def distinct(self, request: Any) -> Any:
+        """The request without what it names again, where that is answered once."""
+        names = getattr(request, self.asked)
+        if not self.are_distinct or len(names) < 2:
+            return request
+        return request._replace(**{self.asked: tuple(dict.fromkeys(names))})
 
     def parts_of(self, request: Any) -> "Sequence[Part]":
         """The request in parts, each a request of its own; none when it need not be cut."""
         names = getattr(request, self.asked)
-        if len(names) <= PART_NAMES:
+        if len(names) <= self.at_once:
             return ()
-        if self.are_distinct:
-            names = tuple(dict.fromkeys(names))
-        cuts = range(0, len(names), PART_NAMES)
-        return [Part(request._replace(**{self.asked: names[cut : cut + PART_NAMES]}), False) for cut in cuts]
+        cuts = range(0, len(names), self.at_once)
+        return [Part(request._replace(**{self.asked: names[cut : cut + self.at_once]}), False) for cut in cuts]
 
     def joined(self, answers: Sequence[Any]) -> Any:
         """The answers to the parts as one. One that refuses its request as a whole is the answer to all."""

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 from ottla.base.limits import MAX_REQUEST_ELEMENTS
-from ottla.broker.handlers.parts import Names
+from ottla.broker.handlers.parts import PART_OFFSET_GROUPS, Names
 from ottla.broker.ports.quotas import Charge
 from ottla.broker.server import Frame
 from ottla.broker.session import Session
@@ -108,7 +108,7 @@ TABLE: Final[dict[int, Entry]] = {
         _api(
             _K.OFFSET_FETCH,
             "A group's offsets, or several groups'; stable ones on request (KIP-447).",
-            names=Names("groups", "groups"),
+            names=Names("groups", "groups", are_distinct=True, at_once=PART_OFFSET_GROUPS),
         ),
         _api(
             _K.FIND_COORDINATOR,
@@ -119,7 +119,11 @@ TABLE: Final[dict[int, Entry]] = {
         _api(_K.HEARTBEAT, "A classic member lives."),
         _api(_K.LEAVE_GROUP, "Members leave."),
         _api(_K.SYNC_GROUP, "Hand out, or wait for, the assignment."),
-        _api(_K.DESCRIBE_GROUPS, "State and members of classic groups.", names=Names("groups", "groups")),
+        _api(
+            _K.DESCRIBE_GROUPS,
+            "State and members of classic groups.",
+            names=Names("groups", "groups", are_distinct=True),
+        ),
         _api(_K.LIST_GROUPS, "All groups, by state and type."),
         _api(_K.SASL_HANDSHAKE, "Which mechanism a client uses; on listeners with SASL."),
         _api(_K.API_VERSIONS, "This table; UNSUPPORTED_VERSION in version 0 (KIP-511).", raw=True),
@@ -152,7 +156,7 @@ TABLE: Final[dict[int, Entry]] = {
         _api(
             _K.CONSUMER_GROUP_DESCRIBE,
             "Consumer groups with epochs, members and assignments (KIP-848).",
-            names=Names("group_ids", "groups"),
+            names=Names("group_ids", "groups", are_distinct=True),
         ),
         _api(_K.DESCRIBE_CLIENT_QUOTAS, "Quotas of users, client ids and addresses (KIP-546, KIP-612)."),
         _api(_K.ALTER_CLIENT_QUOTAS, "Set and remove such quotas."),
@@ -163,7 +167,7 @@ TABLE: Final[dict[int, Entry]] = {
         _api(
             _K.DESCRIBE_TRANSACTIONS,
             "State of transactional ids (KIP-664).",
-            names=Names("transactional_ids", "transaction_states"),
+            names=Names("transactional_ids", "transaction_states", are_distinct=True),
         ),
         _api(_K.LIST_TRANSACTIONS, "Transactional ids, by state, producer id, duration, pattern (KIP-664, KIP-1152)."),
         _api(_K.DESCRIBE_TOPIC_PARTITIONS, "Topics page by page (KIP-966)."),

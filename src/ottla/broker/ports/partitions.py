@@ -7,6 +7,7 @@ from ottla.broker.disk import Space
 from ottla.broker.runtime.faults import DiskFaults
 from ottla.broker.runtime.partitions import Partition
 from ottla.broker.runtime.syncs import Syncs
+from ottla.broker.runtime.wakes import Wakes
 
 
 class LedPartitions(Protocol):
@@ -17,6 +18,9 @@ class LedPartitions(Protocol):
 
     @property
     def syncs(self) -> Syncs: ...
+
+    @property
+    def wakes(self) -> Wakes: ...
 
     def find(self, topic: str, partition: int, /) -> Partition | None: ...
 

@@ -25,6 +25,7 @@ from ottla.broker.runtime.directories import make_free, mark_deleted, remove_par
 from ottla.broker.runtime.faults import DiskFaults
 from ottla.broker.runtime.findings import told_of
 from ottla.broker.runtime.syncs import Syncs
+from ottla.broker.runtime.wakes import Wakes
 from ottla.broker.told import Tell, log_told
 from ottla.broker.topic_config import TopicConfig
 from ottla.log.config import LogConfig
@@ -124,6 +125,8 @@ class Partitions:
         #: Every fault of the disk is reported here.
         self.faults = DiskFaults(clock)
         self.syncs = Syncs(self.faults, clock, self.find)
+        #: Fetches that a change has woken.
+        self.wakes = Wakes()
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._files = ThreadPoolExecutor(1, "files")
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from ottla.broker.runtime.partitions import Partition
+from ottla.broker.runtime.wakes import Wakes
 
 
 class Waiting(Protocol):
@@ -24,11 +25,23 @@ class DelayedFetch:
     time is over, all its partitions are read again, so that the answer is up to date.
     """
 
-    __slots__ = ("_changed", "_fetch", "_future", "_missing_bytes", "_partitions", "_scheduled", "_stable", "_timeout")
+    __slots__ = (
+        "_changed",
+        "_fetch",
+        "_future",
+        "_is_over",
+        "_missing_bytes",
+        "_partitions",
+        "_scheduled",
+        "_stable",
+        "_timeout",
+        "_wakes",
+    )
 
-    def __init__(self, future: asyncio.Future[object], fetch: Waiting, *, committed: bool) -> None:
+    def __init__(self, future: asyncio.Future[object], fetch: Waiting, wakes: Wakes, *, committed: bool) -> None:
         self._future = future
         self._fetch = fetch
+        self._wakes = wakes
         self._partitions: list[Partition] = []
         #: None as long as the fetch is being read for the first time.
         self._missing_bytes: int | None = None
@@ -37,6 +50,7 @@ class DelayedFetch:
         #: The last stable offsets that have been read, for a read_committed fetch.
         self._stable: dict[Partition, int] | None = {} if committed else None
         self._scheduled = False
+        self._is_over = False
         self._timeout: asyncio.TimerHandle | None = None
         future.add_done_callback(self._forget)
 
@@ -79,16 +93,16 @@ class DelayedFetch:
     def _wake(self) -> None:
         if self._missing_bytes is not None and self._missing_bytes <= 0 and not self._scheduled:
             self._scheduled = True
-            self._future.get_loop().call_soon(self._try)
-
-    def _try(self) -> None:
-        self._scheduled = False
-        self._read(last=False)
+            self._wakes.add(self._try)
 
     def _expired(self) -> None:
-        self._read(last=True)
+        self._is_over = True
+        if not self._scheduled:
+            self._scheduled = True
+            self._wakes.add(self._try)
 
-    def _read(self, *, last: bool) -> None:
+    def _try(self) -> None:
+        self._scheduled, last = False, self._is_over
         if self._future.done():
             return
         changed, self._changed = self._changed, {}

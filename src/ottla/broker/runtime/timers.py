@@ -8,6 +8,8 @@ the machine is suspended (see `Clock`): after the resume every timer has as much
 
 An event loop runs timers before it reads sockets. When the process stood still (it was stopped, or a request took
 long), the heartbeats that came meanwhile are read first, so that nobody is expelled for the broker's own silence.
+
+Thousands of members may be due at one time. A turn of the loop fires a few; the others follow in the next turns.
 """
 
 import heapq
@@ -16,6 +18,7 @@ from collections.abc import Callable, Hashable
 from typing import Protocol
 
 from ottla.base.clock import Clock
+from ottla.base.limits import TIMERS_AT_ONCE, TIMERS_TURN_MS
 
 _log = logging.getLogger(__name__)
 
@@ -82,8 +85,22 @@ class Timers:
             self._handle = None
 
     def fire(self) -> None:
-        """Run what is due. The scheduler calls this, and so do tests that move the clock by hand."""
+        """Run all that is due, for tests that move the clock by hand."""
         now_ms = self._clock.monotonic_ms()
+        while self._fire_one(now_ms):
+            pass
+        self._sleep()
+
+    def _fire_some(self) -> None:
+        """Run what is due, as much as one turn of the loop may take."""
+        now_ms = self._clock.monotonic_ms()
+        for _ in range(TIMERS_AT_ONCE):
+            if not self._fire_one(now_ms) or self._clock.monotonic_ms() - now_ms >= TIMERS_TURN_MS:
+                break
+        self._sleep()
+
+    def _fire_one(self, now_ms: int) -> bool:
+        """Run the first that is due; False if none is."""
         while self._heap and self._heap[0][0] <= now_ms:
             _, count, key = heapq.heappop(self._heap)
             live = self._live.get(key)
@@ -93,7 +110,8 @@ class Timers:
                     live[1]()
                 except Exception:  # noqa: BLE001 - logged; the other timers must go on
                     _log.exception("the timer %s failed", key)
-        self._sleep()
+                return True
+        return False
 
     def _woken(self) -> None:
         now_ms = self._clock.monotonic_ms()
@@ -101,7 +119,7 @@ class Timers:
             self._expected_ms = now_ms + int(_CATCH_UP_S * 1000)
             self._handle = self._scheduler.call_later(_CATCH_UP_S, self._woken)
         else:
-            self.fire()
+            self._fire_some()
 
     def _compact(self) -> None:
         self._heap = [entry for entry in self._heap if self._live.get(entry[2], (0,))[0] == entry[1]]

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from ottla.base.limits import MAX_PENDING_MEMBERS
+
 _MINUTE_MS = 60_000
 _DAY_MS = 24 * 60 * _MINUTE_MS
 
@@ -21,6 +23,8 @@ class GroupConfig:
     group_initial_rebalance_delay_ms: int = 3_000
     #: `group.max.size`
     group_max_size: int = 2**31 - 1
+    #: Member ids that are given out and not used yet, in one group. No setting of Kafka's.
+    max_pending_members: int = MAX_PENDING_MEMBERS
     #: How long the first join of a member may wait; not configurable in Kafka either.
     new_member_join_timeout_ms: int = 5 * _MINUTE_MS
     #: `offset.metadata.max.bytes`; Kafka counts characters.

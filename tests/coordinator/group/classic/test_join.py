@@ -39,6 +39,21 @@ def test_g3_a_member_id_that_was_handed_out_expires() -> None:
     assert rig.answer(rig.join("c-1")).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_g3_so_many_member_ids_are_handed_out_at_a_time() -> None:
+    """Nothing bounded them: `group.max.size` does not count them, as in Kafka."""
+    rig = Rig(GroupConfig(max_pending_members=2))
+    assert [rig.answer(rig.join()).error_code for _ in range(3)] == [
+        ErrorCode.MEMBER_ID_REQUIRED,
+        ErrorCode.MEMBER_ID_REQUIRED,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ]
+    rig.join("c-1")  # who has one joins, and makes room for another
+    assert rig.answer(rig.join()).error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert rig.answer(rig.join()).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    rig.advance(SESSION_MS)
+    assert rig.answer(rig.join()).error_code == ErrorCode.MEMBER_ID_REQUIRED
+
+
 def test_g3_a_rebalance_waits_for_a_member_id_that_was_handed_out_until_it_expires() -> None:
     rig = Rig()
     (leader,) = rig.stable(1)

@@ -6,11 +6,14 @@ from collections.abc import Mapping
 
 from ottla.assign.server import AssignorError, GroupSpec, Partitions, UniformAssignor
 from ottla.base.limits import MAX_INLINE_ASSIGNMENT
+from ottla.base.patterns import Pattern
 from ottla.coordinator.group.consumer.group import Resolved
 from ottla.coordinator.group.consumer.records import regex_record
+from ottla.coordinator.group.consumer.regexes import Resolution
 from ottla.wire.consumer_group_records import ConsumerGroupRegularExpressionKey, decode_key
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from tests.coordinator.cost import steps
 from tests.coordinator.group.consumer.rig import (
     GROUP,
     START_MS,
@@ -96,3 +99,44 @@ def test_a_new_target_is_computed_after_a_heartbeat_whose_records_were_not_appen
     assert len(rig.jobs) == 1
     rig.advance(0)
     assert set(rig.group.regexes) == {"o.*"}
+
+
+def _resolved(rig: Rig) -> tuple[list[int], dict[str, Resolved]]:
+    """The group's patterns resolved: how many were compiled in each turn, and the result."""
+    compiled: list[int] = []
+    resolution: list[Resolution] = []
+    going = True
+
+    def turn() -> None:
+        nonlocal going
+        if not resolution:
+            resolution.append(Resolution(rig.group, rig.metadata, START_MS, lambda name: name != "w3"))
+        going = not resolution[0].go_on()
+
+    while going:
+        _, objects = steps(turn, Pattern)
+        compiled.append(len(objects))
+    return compiled, dict(resolution[0].results())
+
+
+def test_one_turn_compiles_one_pattern_of_a_group() -> None:
+    """One after the other, as each may take milliseconds: 24 members stopped the loop for more than a second."""
+    rig = Rig(Metadata(w1=1, w2=1, w3=1))
+    for place in range(24):
+        rig.heartbeat(
+            join_request(f"m{place}", subscribed_topic_names=None, subscribed_topic_regex=f"w[1-3]|a{{{place}}}")
+        )
+    compiled, results = _resolved(rig)
+    assert (max(compiled), sum(compiled), len(results)) == (1, 24, 24)
+    assert {result.topics for result in results.values()} == {frozenset({"w1", "w2"})}
+
+
+def test_a_turn_matches_few_names_with_a_large_pattern() -> None:
+    """A match may take as many steps as the pattern has for each character of the name."""
+    rig = Rig(Metadata(**{f"w{place:0100d}": 1 for place in range(300)}))
+    rig.heartbeat(join_request("m1", subscribed_topic_names=None, subscribed_topic_regex="(?:.?){500}w.*"))
+    compiled, _ = _resolved(rig)
+    assert len(compiled) >= 300 * 100 * 4_500 // 1_500_000
+    rig = Rig(Metadata(**{f"w{place:0100d}": 1 for place in range(300)}))
+    rig.heartbeat(join_request("m1", subscribed_topic_names=None, subscribed_topic_regex="w.*"))
+    assert len(_resolved(rig)[0]) == 1

@@ -81,6 +81,9 @@ def _join_unknown(draft: Draft, asked: Join) -> None:
             _replace_static(draft, asked, current)
         else:
             _add(draft, asked, asked.new_member_id)
+    elif asked.member_id_required and len(draft.group.pending_members) >= draft.config.max_pending_members:
+        # Kafka has no bound. Clients come again after this answer, when sessions of ids that nobody took are over.
+        draft.reply(asked.token, join_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ""))
     elif asked.member_id_required:
         pending = draft.group.pending_members | {asked.new_member_id}
         draft.group = replace(draft.group, pending_members=pending)

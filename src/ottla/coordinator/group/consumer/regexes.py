@@ -12,8 +12,8 @@ from enum import Enum, auto
 from typing import Final
 
 from ottla.base.clock import lasts
-from ottla.base.limits import MAX_NAMES_PER_MATCH
-from ottla.base.patterns import Pattern, PatternError, compile_pattern
+from ottla.base.limits import MAX_MATCH_STEPS
+from ottla.base.patterns import PatternError, compile_pattern
 from ottla.coordinator.decision import SetTimer
 from ottla.coordinator.group.consumer.errors import RefusedError
 from ottla.coordinator.group.consumer.group import ConsumerGroup, Resolved
@@ -110,40 +110,50 @@ def _is_due(draft: Draft, member: Member, updated: Member, *, wanted: bool) -> b
 
 
 class Resolution:
-    """All regular expressions of a group against all topics, some names in each turn of the event loop."""
+    """All regular expressions of a group against all topics, in turns of the event loop.
+
+    A turn compiles one of them at most, which exists only until all names have been looked at. To keep them would take
+    memory, and compiling one again costs less than matching it with the names of many topics.
+    """
 
     def __init__(self, group: ConsumerGroup, topics: Topics, now_ms: int, sees: Callable[[str], bool]) -> None:
         self._sees = sees
-        self._patterns = dict(_compiled(group))
-        self._names = iter(list(topics.names()))
+        self._names = list(topics.names())
         self._found: dict[str, set[str]] = {regex: set() for regex in group.regex_members}
         self._version = topics.version
         self._started_ms = now_ms
+        self._turns = self._match()
 
     def go_on(self) -> bool:
         """Look at some more names; whether all have been looked at."""
-        for _ in range(max(MAX_NAMES_PER_MATCH // max(len(self._patterns), 1), 1)):
-            name = next(self._names, None)
-            if name is None:
-                return True
-            regexes = [regex for regex, pattern in self._patterns.items() if pattern.matches(name)]
-            if regexes and self._sees(name):
-                for regex in regexes:
-                    self._found[regex].add(name)
-        return False
+        return next(self._turns, False) is False
+
+    def _match(self) -> Iterator[bool]:
+        """Look at all names for one regular expression after the other; a turn's work in each step."""
+        seen: dict[str, bool] = {}
+        for place, (regex, found) in enumerate(self._found.items()):
+            if place:
+                yield True
+            try:
+                pattern = compile_pattern(regex)
+            except PatternError:  # written by another coordinator, whose RE2 takes more; it matches nothing here
+                continue
+            steps = 0
+            for name in self._names:
+                if steps >= MAX_MATCH_STEPS:
+                    yield True
+                    steps = 0
+                steps += pattern.steps(name)
+                if pattern.matches(name):
+                    if name not in seen:
+                        seen[name] = self._sees(name)
+                    if seen[name]:
+                        found.add(name)
 
     def results(self) -> Iterator[tuple[str, Resolved]]:
         """The topics of each regular expression."""
         for regex, names in self._found.items():
             yield regex, Resolved(frozenset(names), self._version, self._started_ms)
-
-
-def _compiled(group: ConsumerGroup) -> Iterator[tuple[str, Pattern]]:
-    for regex in group.regex_members:
-        try:
-            yield regex, compile_pattern(regex)
-        except PatternError:  # written by another coordinator, whose RE2 takes more; it matches nothing here
-            continue
 
 
 def take_over(draft: Draft, resolution: Resolution) -> None:

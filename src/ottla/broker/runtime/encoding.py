@@ -1,0 +1,97 @@
+"""Answers of many elements: encoded in slices, as far as there is memory for them.
+
+A request of a few bytes may ask for very much. So the bytes of such an answer are counted while they are made, and of
+one that is carried out in parts each part is encoded at once: what it was made of need not wait for the other parts.
+When the answer is whole, it is the client's to take, and `unread` counts it.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from ottla.base.errors import OttlaError
+from ottla.base.limits import MAX_ANSWER_BYTES, MAX_UNREAD_BYTES
+from ottla.broker.outbox import Piece
+from ottla.broker.session import Session
+from ottla.wire.apis import API
+from ottla.wire.frames import encode_response_element, encode_response_steps
+
+_log: Final = logging.getLogger(__name__)
+
+#: Small pieces are put together to so many bytes.
+_PIECE_BYTES: Final = 1_048_576
+
+
+class AnswerTooLargeError(OttlaError):
+    """There is no room for an answer; its connection is closed."""
+
+
+class Answers:
+    """The answers that are being encoded, and what they take."""
+
+    def __init__(self, limit_bytes: int = MAX_ANSWER_BYTES, total_bytes: int = MAX_UNREAD_BYTES) -> None:
+        self.limit_bytes = limit_bytes
+        self.total_bytes = total_bytes
+        #: What all that are being made take now.
+        self.held_bytes = 0
+
+    def begin(self, api_key: int, version: int, session: Session, client_id: str) -> "MadeAnswer":
+        """An answer in this version to this client. Whoever calls ends it."""
+        return MadeAnswer(self, api_key, version, f"{session.client_host} (client id {client_id!r})")
+
+
+class MadeAnswer:
+    """One answer that is being encoded."""
+
+    def __init__(self, answers: Answers, api_key: int, version: int, client: str) -> None:
+        self._answers = answers
+        self._api_key = api_key
+        self._version = version
+        self._client = client
+        self._size_bytes = 0
+
+    def elements(self, field: str, elements: Iterable[tuple[Any, ...]], into: list[bytes]) -> Iterator[None]:
+        """Encode some of the elements of an array of the answer, one in each step."""
+        for each in elements:
+            into.append(encode_response_element(self._api_key, self._version, field, each))
+            self._take(len(into[-1]))
+            yield
+
+    def whole(self, correlation_id: int, message: tuple[Any, ...], frame: list[Piece]) -> Iterator[None]:
+        """Encode the answer, an element in each step. At last its frame is in `frame`, in pieces."""
+        self.end()  # elements that are encoded already are counted again, and not copied
+        made: list[bytes] = []
+        for _ in encode_response_steps(self._api_key, self._version, correlation_id, message, made):
+            self._take(len(made[-1]))
+            yield
+        small: list[bytes] = []
+        small_bytes = 0
+        for each in made:
+            small.append(each)
+            small_bytes += len(each)
+            if small_bytes >= _PIECE_BYTES:
+                frame.append(b"".join(small))  # the same object where it is one
+                small, small_bytes = [], 0
+                yield
+        frame.append(b"".join(small))
+
+    def end(self) -> None:
+        """It is the connection's now, or nobody's."""
+        self._answers.held_bytes -= self._size_bytes
+        self._size_bytes = 0
+
+    def _take(self, size_bytes: int) -> None:
+        answers = self._answers
+        self._size_bytes += size_bytes
+        answers.held_bytes += size_bytes
+        name = API[self._api_key].name
+        if self._size_bytes > answers.limit_bytes:
+            what = f"its answer to {name} is larger than {answers.limit_bytes} bytes: it should name less in a request"
+        elif answers.held_bytes > answers.total_bytes:
+            what = (
+                f"all answers that are being made take more than {answers.total_bytes} bytes, one to {name} is given up"
+            )
+        else:
+            return
+        _log.warning("closing the connection of %s: %s", self._client, what)
+        raise AnswerTooLargeError(what)

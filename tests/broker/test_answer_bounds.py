@@ -1,0 +1,77 @@
+"""What one answer may take: what is named again is told once, and an answer is given up where it becomes too large."""
+
+import logging
+from typing import Any
+
+import pytest
+
+from ottla.testing import AsyncBroker
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from ottla.wire.messages.describe_groups import DescribeGroupsRequest
+from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from tests.broker.wire_client import WireClient
+
+pytestmark = pytest.mark.usefixtures("group_coordinator", "transaction_coordinator")
+
+_ASKED: dict[ApiKey, Any] = {
+    ApiKey.OFFSET_FETCH: lambda names: OffsetFetchRequest(
+        tuple(OffsetFetchRequestGroup(name, topics=None) for name in names)
+    ),
+    ApiKey.DESCRIBE_GROUPS: DescribeGroupsRequest,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: ConsumerGroupDescribeRequest,
+    ApiKey.DESCRIBE_TRANSACTIONS: DescribeTransactionsRequest,
+}
+_TOLD = {ApiKey.DESCRIBE_TRANSACTIONS: "transaction_states"}
+
+
+@pytest.mark.parametrize("key", _ASKED)
+@pytest.mark.parametrize("count", [3, 1_000])
+async def test_what_is_named_again_is_told_once(client: WireClient, key: ApiKey, count: int) -> None:
+    """2,000 bytes that named one group of 400 KB a thousand times were answered with 410 MB."""
+    answer = await client.ask(key, _ASKED[key](("a", "b", *["a"] * count)))
+    told = getattr(answer, _TOLD.get(key, "groups"))
+    assert ["a" in each for each in told] == [True, False]
+
+
+@pytest.mark.parametrize("count", [2, 250])
+@pytest.mark.parametrize("key", _ASKED)
+async def test_an_answer_that_becomes_too_large_is_given_up(
+    client: WireClient, broker: AsyncBroker, caplog: pytest.LogCaptureFixture, key: ApiKey, count: int
+) -> None:
+    broker.node.answers.limit_bytes = 100
+    names = tuple(f"{number:0100}" for number in range(count))
+    with caplog.at_level(logging.WARNING, "ottla.broker"):
+        await client.send(key, _ASKED[key](names))
+        assert await client.is_closed()
+    (line,) = [each.getMessage() for each in caplog.records if each.name == "ottla.broker.runtime.encoding"]
+    assert line.startswith("closing the connection of /127.0.0.1 (client id 'test'): its answer to ")
+    assert line.endswith("is larger than 100 bytes: it should name less in a request")
+    assert broker.node.answers.held_bytes == 0
+    async with WireClient(broker) as other:
+        assert getattr(await other.ask(key, _ASKED[key](names[:1])), _TOLD.get(key, "groups"))
+
+
+async def test_answers_that_are_made_at_a_time_share_one_bound(
+    client: WireClient, broker: AsyncBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers = broker.node.answers
+    answers.total_bytes = 2_000
+    many = FindCoordinatorRequest("", 0, tuple(map(str, range(101))))
+    await client.send(ApiKey.FIND_COORDINATOR, many)
+    assert await client.is_closed()
+    assert "all answers that are being made take more than 2000 bytes" in caplog.text
+    assert answers.held_bytes == 0
+    answers.total_bytes = 200_000
+    async with WireClient(broker) as other:
+        assert len((await other.ask(ApiKey.FIND_COORDINATOR, many)).coordinators) == 101
+    assert answers.held_bytes == 0
+
+
+async def test_a_large_answer_is_sent_in_pieces(client: WireClient) -> None:
+    """They are not put together to one: that would be the same memory once more."""
+    names = tuple(f"{number:05}{'n' * 1_000}" for number in range(3_000))
+    answer = await client.ask(ApiKey.DESCRIBE_GROUPS, DescribeGroupsRequest(names))
+    assert tuple(each.group_id for each in answer.groups) == names
