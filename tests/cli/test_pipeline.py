@@ -36,7 +36,8 @@ def test_s1_a_committed_checkpoint_goes_on_where_it_is(ottla: Ottla, tmp_path: P
         "  lines-1 is read up to 31",
         'Started with format("ottla"), the query goes on there. Nothing is read twice or left out.',
         "Unless a topic was deleted and made again meanwhile: these offsets have no ids of topics. Where one lies "
-        "behind an open transaction, the query says so and stops; with kafka.isolation.level=read_uncommitted it goes on.",
+        "behind an open transaction, the query says so and stops; "
+        "with kafka.isolation.level=read_uncommitted it goes on.",
     ]
     assert ottla("pipeline", "adopt", str(checkpoint), "--json").data == {
         "planned": 1,

@@ -120,7 +120,7 @@ class Dispatcher:
         return join(answers)
 
     def _begin(self, context: RequestContext) -> MadeAnswer:
-        return self._node.answers.begin(context.api_key, context.api_version, context.session, context.client_id)
+        return self._node.answers.begin(context.api_key, context.api_version, context.client_id)
 
     def _encode(self, context: RequestContext, message: "tuple[Any, ...] | AnswerTooLargeError") -> Answer:
         if isinstance(message, AnswerTooLargeError):

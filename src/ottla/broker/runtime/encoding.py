@@ -5,25 +5,21 @@ one that is carried out in parts each part is encoded at once: what it was made 
 When the answer is whole, it is the client's to take, and `unread` counts it.
 """
 
-import logging
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from ottla.base.errors import OttlaError
 from ottla.base.limits import MAX_ANSWER_BYTES, MAX_UNREAD_BYTES
 from ottla.broker.outbox import Piece
-from ottla.broker.session import Session
 from ottla.wire.apis import API
 from ottla.wire.frames import encode_response_element, encode_response_steps
-
-_log: Final = logging.getLogger(__name__)
 
 #: Small pieces are put together to so many bytes.
 _PIECE_BYTES: Final = 1_048_576
 
 
 class AnswerTooLargeError(OttlaError):
-    """There is no room for an answer; its connection is closed."""
+    """There is no room for an answer; its connection is closed, and a line says why."""
 
 
 class Answers:
@@ -35,19 +31,19 @@ class Answers:
         #: What all that are being made take now.
         self.held_bytes = 0
 
-    def begin(self, api_key: int, version: int, session: Session, client_id: str) -> "MadeAnswer":
+    def begin(self, api_key: int, version: int, client_id: str) -> "MadeAnswer":
         """An answer in this version to this client. Whoever calls ends it."""
-        return MadeAnswer(self, api_key, version, f"{session.client_host} (client id {client_id!r})")
+        return MadeAnswer(self, api_key, version, client_id)
 
 
 class MadeAnswer:
     """One answer that is being encoded."""
 
-    def __init__(self, answers: Answers, api_key: int, version: int, client: str) -> None:
+    def __init__(self, answers: Answers, api_key: int, version: int, client_id: str) -> None:
         self._answers = answers
         self._api_key = api_key
         self._version = version
-        self._client = client
+        self._client_id = client_id
         self._size_bytes = 0
 
     def elements(self, field: str, elements: Iterable[tuple[Any, ...]], into: list[bytes]) -> Iterator[None]:
@@ -93,5 +89,4 @@ class MadeAnswer:
             )
         else:
             return
-        _log.warning("closing the connection of %s: %s", self._client, what)
-        raise AnswerTooLargeError(what)
+        raise AnswerTooLargeError(f"{what} (client id {self._client_id!r})")
