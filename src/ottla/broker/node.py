@@ -33,6 +33,7 @@ from ottla.broker.runtime.group_events import GroupEvents
 from ottla.broker.runtime.group_topics import GroupTopics
 from ottla.broker.runtime.markers import Marker, Markers
 from ottla.broker.runtime.partitions import Partitions
+from ottla.broker.runtime.searches import Searches
 from ottla.broker.runtime.shard import ShardRunner, ShardRuntime, ShardState, nobody
 from ottla.broker.runtime.slices import Slices
 from ottla.broker.runtime.timers import Timers
@@ -68,6 +69,7 @@ class Node:
     producer_ids: ProducerIds
     sessions: FetchSessions
     slices: Slices
+    searches: Searches
     events: GroupEvents
 
 
@@ -127,6 +129,7 @@ def make_node(
         producer_ids=producer_ids,
         sessions=FetchSessions(config.int("max.incremental.fetch.session.cache.slots"), clock, rng),
         slices=slices,
+        searches=Searches(slices),
         events=events,
     )
 
