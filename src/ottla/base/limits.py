@@ -110,8 +110,8 @@ MAX_OPENED_BYTES: Final = 16_777_216
 MAX_INLINE_OPENED_BYTES: Final = 65_536
 RECORDS_AT_ONCE: Final = 5_000
 
-#: Records that the answer to a produce names as refused; each takes about 100 bytes. librdkafka sends batches of at
-#: most 10,000 records by default.
+#: Records that the answer to a produce names as refused, all its batches together; each takes about 100 bytes.
+#: librdkafka sends batches of at most 10,000 records by default.
 MAX_RECORD_ERRORS: Final = 10_000
 
 #: Members and partitions of a consumer group whose target assignment is computed within a request. A larger one is

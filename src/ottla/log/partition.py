@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Final
 
 from ottla.base.errors import StorageError
+from ottla.base.limits import MAX_RECORD_ERRORS
 from ottla.base.require import require
 from ottla.base.types import TopicPartition
 from ottla.log.cleaner.compaction import Compaction
@@ -139,12 +140,13 @@ class PartitionLog:
         leader_epoch: int = 0,
         verification_guard: int = NO_GUARD,
         looked: Looked | None = None,
+        max_named: int = MAX_RECORD_ERRORS,
     ) -> Appended:
         """Append one record batch, giving it its offsets. `records` is neither changed nor kept.
 
         The answer carries Kafka's error code when the batch is refused. A transactional batch that begins a
         transaction here needs the guard of `begin_verification` (KIP-890). `looked` saves a look at its records
-        (`validation.look_at`). StorageError when the disk fails.
+        (`validation.look_at`); of those it refuses at most `max_named` are named. StorageError when the disk fails.
         """
         if not records:
             return self._refused(Refusal(ErrorCode.INVALID_RECORD, "there is no record batch"))
@@ -154,7 +156,7 @@ class PartitionLog:
             return self._refused(Refusal(ErrorCode(fault.error_code), str(fault)))
         refusal: Refusal | None
         if origin is Origin.CLIENT:
-            refusal = check_client_batch(records, header, self.config, self.tp, now_ms, looked)
+            refusal = check_client_batch(records, header, self.config, self.tp, now_ms, looked, max_named)
         else:
             require(not header.is_control or origin is Origin.RAFT_LEADER, "append_control writes markers")
             refusal = check_own_batch(records, header, self.config)

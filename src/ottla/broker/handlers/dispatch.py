@@ -4,21 +4,19 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from ottla.base.errors import CorruptDataError
+from ottla.broker.handlers.encoding import encoded, is_wide
 from ottla.broker.handlers.parts import Part, joined, parts_of
 from ottla.broker.handlers.table import TABLE, UNSTABLE_VERSIONS, Entry, RequestContext, decode_message
 from ottla.broker.node import Node
 from ottla.broker.server import Answer, Frame, Later
 from ottla.broker.session import Session
 from ottla.wire.apis import API, ApiKey
-from ottla.wire.frames import UnsupportedVersionError, decode_request, encode_response, encode_response_steps
+from ottla.wire.frames import UnsupportedVersionError, decode_request
 
 _log = logging.getLogger(__name__)
-
-#: An answer with a longer array is encoded in slices: an element may be a topic with all its partitions or settings.
-_AT_ONCE: Final = 100
 
 
 class Dispatcher:
@@ -106,27 +104,6 @@ class Dispatcher:
         return join(answers)
 
     def _encode(self, context: RequestContext, message: tuple[Any, ...]) -> Answer:
-        key, version, correlation_id = context[:3]
         if context.charge is not None:
             message = context.charge.charged(message)
-        if not _is_long(message):
-            return encode_response(key, version, correlation_id, message)
-        slowly = self._encode_slowly(key, version, correlation_id, message)
-        return Later(self._node.slices.start(slowly, "encoding an answer"), _as_it_is)
-
-    async def _encode_slowly(self, key: int, version: int, correlation_id: int, message: tuple[Any, ...]) -> bytes:
-        """While others are served."""
-        pieces: list[bytes] = []
-        await self._node.slices.run(encode_response_steps(key, version, correlation_id, message, pieces))
-        return b"".join(pieces)
-
-
-def _is_long(message: tuple[Any, ...]) -> bool:
-    for field in message:  # noqa: SIM110 - half the time of any()
-        if type(field) is tuple and len(field) > _AT_ONCE:
-            return True
-    return False
-
-
-def _as_it_is(encoded: bytes) -> bytes:
-    return encoded
+        return encoded(self._node.slices, context, message, is_long=is_wide(message))
