@@ -60,6 +60,8 @@ MAX_PATTERN_PROGRAM: Final = 5_000
 MAX_WAITING_FRAMES: Final = 64
 #: Requests of one connection answered in a row while others wait for their turn.
 FRAMES_AT_ONCE: Final = 8
+#: The row ends when its requests have so many bytes, too: they may have an element in every four bytes.
+FRAME_BYTES_AT_ONCE: Final = 65_536
 
 #: Bytes of such frames: with produce requests of a megabyte, the limit on their number alone would allow too much.
 MAX_WAITING_BYTES: Final = 8_388_608
