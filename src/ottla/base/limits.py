@@ -63,6 +63,9 @@ FRAMES_AT_ONCE: Final = 8
 #: The row ends when its requests have so many bytes, too: they may have an element in every four bytes.
 FRAME_BYTES_AT_ONCE: Final = 65_536
 
+#: Bytes that one connection sends in one turn, to a peer that takes them as fast: a millisecond of the event loop.
+SENT_AT_ONCE_BYTES: Final = 1_048_576
+
 #: Bytes of such frames: with produce requests of a megabyte, the limit on their number alone would allow too much.
 MAX_WAITING_BYTES: Final = 8_388_608
 

@@ -47,6 +47,8 @@ from ottla.wire.messages.produce import (
 
 #: A produce to more partitions is carried out in slices: an append takes some twenty microseconds of the event loop.
 AT_ONCE: Final = 50
+#: So is a larger request to several: checksums and writes of a megabyte take half a millisecond.
+BYTES_AT_ONCE: Final = 4_194_304
 _TOPIC_IDS_FROM = 13
 #: From here on a produce adds its partitions to the transaction (KIP-890's protocol).
 _ADDS_PARTITIONS_FROM = 12
@@ -149,7 +151,7 @@ class _Produce:
     @property
     def is_large(self) -> bool:
         """Whether it is carried out in slices."""
-        return self._count > AT_ONCE
+        return self._count > AT_ONCE or (self._size_bytes > BYTES_AT_ONCE and self._count > 1)
 
     def authorize(self) -> bool:
         """Ask which topics may be written to. False if nothing may: the transaction is nobody's, or somebody else's."""
