@@ -1,12 +1,13 @@
 """Connections share one loop: whoever pipelines many requests lets the others have their turn between them."""
 
 import asyncio
+import struct
 from typing import Any
 
 from ottla.base.clock import ManualClock
-from ottla.base.limits import FRAMES_AT_ONCE
+from ottla.base.limits import FRAME_BYTES_AT_ONCE, FRAMES_AT_ONCE
 from ottla.broker.connections import Connections
-from ottla.broker.server import Frame, Listener
+from ottla.broker.server import Frame, Later, Listener
 from tests.broker.lone_connections import LoneClient
 
 _MANY = 10 * FRAMES_AT_ONCE
@@ -38,3 +39,29 @@ async def test_a_connection_with_many_requests_does_not_keep_the_others_waiting(
     assert modest.answers() == b"m" * turns
     greedy.close()
     modest.close()
+
+
+async def test_large_requests_that_have_waited_do_not_keep_the_others_waiting() -> None:
+    """They wait behind a request that is answered later; then they are answered one after the other."""
+    waiting: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    handled: list[int] = []
+
+    def dispatch(frame: Frame, session: object) -> Any:
+        handled.append(len(frame))
+        return Later(waiting, lambda result: result) if len(frame) == 1 else b"a"
+
+    clock = ManualClock()
+    connections = Connections(clock, max_connections=10, max_idle_ms=-1)
+    listener = Listener(dispatch, clock, connections, name="PLAINTEXT", max_request_bytes=1_000_000)
+    greedy = LoneClient(listener)
+    size, count = FRAME_BYTES_AT_ONCE // 3, 4 * FRAMES_AT_ONCE
+    greedy.send(1)
+    greedy.send_bytes((struct.pack(">i", size) + bytes(size)) * count)
+    assert handled == [1]
+    waiting.set_result(b"w")
+    while len(handled) <= count:
+        before = len(handled)
+        await asyncio.sleep(0)  # a turn of the loop
+        assert sum(handled[before:]) < FRAME_BYTES_AT_ONCE + size
+    assert greedy.answers() == b"w" + b"a" * count
+    greedy.close()

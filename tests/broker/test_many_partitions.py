@@ -73,6 +73,15 @@ async def test_a_produce_to_many_partitions_lets_others_have_their_turns(
     assert _written(broker) == _MANY
 
 
+async def test_a_produce_of_many_bytes_lets_others_have_their_turns(broker: AsyncBroker, client: WireClient) -> None:
+    records = batch(bytes(produce.BYTES_AT_ONCE // (produce.AT_ONCE - 10)))
+    data = tuple(p.PartitionProduceData(number, records) for number in range(produce.AT_ONCE - 5))
+    request = p.ProduceRequest(None, -1, 60_000, (p.TopicProduceData(name="t", partition_data=data),))
+    written = asyncio.create_task(client.ask(ApiKey.PRODUCE, request, _PRODUCE))
+    assert max(steps(await turns(written, lambda: _written(broker)))) <= TURN_MS
+    assert _errors(await written) == [(number, ErrorCode.NONE) for number in range(len(data))]
+
+
 async def test_a_refused_produce_without_an_answer_closes_the_connection_when_the_rest_is_written(
     broker: AsyncBroker, client: WireClient
 ) -> None:

@@ -15,6 +15,7 @@ from ottla.broker.ports.groups import HasGroups
 from ottla.broker.ports.identity import HasIdentity, HasRandom
 from ottla.broker.ports.partitions import HasPartitions
 from ottla.broker.ports.quotas import HasQuotas
+from ottla.broker.ports.searches import HasSearches
 from ottla.broker.ports.sessions import HasSessions
 from ottla.broker.ports.settings import HasClock, HasConfig
 from ottla.broker.ports.slices import HasSlices
@@ -61,6 +62,7 @@ def every_need(
     HasProducerIds,
     HasQuotas,
     HasRandom,
+    HasSearches,
     HasSessions,
     HasSlices,
     HasTopics,
@@ -69,7 +71,7 @@ def every_need(
     HasVerification,
 ]:
     """Handlers are called by name, so mypy sees only here that a node is what each of them asks for."""
-    return node, node, node, node, node, node, node, node, node, node, node, node, node, node, node, node, node, node
+    return (node,) * 19
 
 
 def test_mypy_sees_that_a_node_is_all_that_handlers_ask_for() -> None:

@@ -7,11 +7,20 @@ from typing import Any
 import pytest
 
 from ottla.base.limits import MAX_INLINE_OPENED_BYTES, MAX_REQUEST_ELEMENTS
+from ottla.broker.handlers.describe_configs import handle as describe_configs
+from ottla.broker.handlers.table import RequestContext
+from ottla.broker.metadata.image import BROKER_RESOURCE
+from ottla.broker.session import Session
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey
 from ottla.wire.compression import Compression
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -80,3 +89,26 @@ async def test_what_may_be_long_is_looked_at_in_a_thread(client: WireClient, bro
         answer = await client.ask(ApiKey.PRODUCE, request, version=12)
         assert answer.responses[0].partition_responses[0].error_code == error
         assert threads.count == count
+
+
+class _Name(str):
+    """Counts how often it is compared."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        _Name.compared += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+async def test_each_setting_is_looked_up_among_the_keys_that_are_wanted(broker: AsyncBroker) -> None:
+    keys = (*(_Name(f"no.such.key.{at}") for at in range(1_000)), _Name("log.retention.ms"))
+    name = str(broker.node.identity.node_id)
+    request = DescribeConfigsRequest((DescribeConfigsResource(BROKER_RESOURCE, name, keys),))
+    context = RequestContext(ApiKey.DESCRIBE_CONFIGS, 4, 1, "test", Session("PLAINTEXT", "/"))
+    answer = describe_configs(broker.node, request, context)
+    assert isinstance(answer, DescribeConfigsResponse)
+    assert [each.name for each in answer.results[0].configs] == ["log.retention.ms"]
+    assert _Name.compared < len(keys)

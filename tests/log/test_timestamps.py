@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 from ottla.log.config import LogConfig, TimestampType
 from ottla.log.memory import MemoryStorage
 from ottla.log.results import Isolation, TimestampOffset
+from ottla.log.timestamps import HEADERS_AT_ONCE
 from ottla.wire.special_timestamp import SpecialTimestamp
 from tests.log.batches import NOW_MS, batch
-from tests.log.logs import append, append_in_transaction, end, open_log
+from tests.log.logs import append, append_in_transaction, end, open_log, retain
 
 
 def test_the_first_record_not_the_first_batch() -> None:
@@ -51,6 +52,37 @@ def test_read_committed_does_not_see_behind_the_lso() -> None:
     assert log.offset_for_timestamp(NOW_MS, Isolation.READ_COMMITTED) is None
     end(log, commit=True)
     assert log.offset_for_timestamp(NOW_MS, Isolation.READ_COMMITTED) == TimestampOffset(NOW_MS, 1, 0)
+
+
+def test_a_search_opens_one_batch_and_pauses_between_headers() -> None:
+    log = open_log(config=LogConfig(index_interval_bytes=1_000_000))
+    for number in range(3 * HEADERS_AT_ONCE):
+        append(log, batch(timestamps_ms=[number]))
+    steps = list(log.search_timestamp(2 * HEADERS_AT_ONCE + 50))
+    assert [each is not None for each in steps] == [False, False, True]
+
+
+def test_a_log_may_change_between_the_steps_of_a_search() -> None:
+    """Segments are rolled and deleted; what was in the log, and still is, is found."""
+    config = LogConfig(segment_bytes=2_000, retention_ms=-1)
+    for wanted in (NOW_MS + 150, SpecialTimestamp.MAX_TIMESTAMP):
+        log = open_log(config=config)
+        for number in range(200):
+            append(log, batch(timestamps_ms=[NOW_MS + number, NOW_MS]))
+        log.delete_records_before(399)
+        append(log, batch(timestamps_ms=[NOW_MS + 199, NOW_MS + 201]))
+        log.delete_records_before(401)
+        steps, found = log.search_timestamp(wanted), None
+        try:
+            while True:
+                next(steps)
+                for _ in range(50):
+                    append(log, batch(timestamps_ms=[NOW_MS]))
+                retain(log, NOW_MS)
+        except StopIteration as done:
+            found = done.value
+        assert found == TimestampOffset(NOW_MS + 201, 401, 0)
+        assert log.end_offset > 402
 
 
 @settings(max_examples=150)

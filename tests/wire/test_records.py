@@ -1,7 +1,7 @@
 """Records into batches and out again, in both forms of the codec."""
 
 import gc
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -245,3 +245,31 @@ def test_the_forms_are_what_they_say() -> None:
     assert INTERPRETED.codec.__file__.endswith(".py") and INTERPRETED.writer.__file__.endswith(".py")
     assert INTERPRETED.records.RecordWriter is INTERPRETED.writer.RecordWriter
     assert INTERPRETED.records.decode_batch is not INSTALLED.records.decode_batch
+
+
+@both_forms
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.ZSTD])
+def test_a_walk_for_a_time_ends_at_the_first_record_that_has_it(form: Form, compression: Compression) -> None:
+    times = [5, 30, 20, 40, 40, 10]
+    find_time, find_newest = form.codec.find_time, form.codec.find_newest
+    records = [form.records.Record(100 + at, time, None, b"v") for at, time in enumerate(times)]
+    batch = form.records.encode_batch(records, compression=compression, base_offset=100)
+
+    def cursor() -> Any:
+        return form.records.open_batch(batch, 0, parse_header(batch))
+
+    walked = cursor()
+    assert find_time(walked, 100, 20, 0)
+    assert (walked.taken, walked.timestamp_ms, walked.offset) == (2, 30, 101)
+    walked = cursor()
+    assert find_time(walked, 100, 20, 102)
+    assert (walked.taken, walked.timestamp_ms, walked.offset) == (3, 20, 102)
+    walked = cursor()
+    assert not find_time(walked, 3, 40, 0), "it ends after as many as it may look at"
+    assert (walked.taken, find_time(walked, 3, 40, 0), walked.offset) == (3, True, 103)
+    assert not find_time(cursor(), 100, 41, 0)
+    assert find_newest(cursor(), 100, 0, -1, -1) == (40, 103)
+    assert find_newest(cursor(), 100, 104, -1, -1) == (40, 104)
+    assert find_newest(cursor(), 100, 105, -1, -1) == (10, 105)
+    assert find_newest(cursor(), 3, 0, -1, -1) == (30, 101)
+    assert find_newest(cursor(), 100, 200, -1, -1) == (-1, -1)

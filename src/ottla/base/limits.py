@@ -78,6 +78,11 @@ FETCHES_AT_ONCE: Final = 100
 MAX_WAITING_FRAMES: Final = 64
 #: Requests of one connection answered in a row while others wait for their turn.
 FRAMES_AT_ONCE: Final = 8
+#: The row ends when its requests have so many bytes, too: they may have an element in every four bytes.
+FRAME_BYTES_AT_ONCE: Final = 65_536
+
+#: Bytes that one connection sends in one turn, to a peer that takes them as fast: a millisecond of the event loop.
+SENT_AT_ONCE_BYTES: Final = 1_048_576
 
 #: Bytes of such frames: with produce requests of a megabyte, the limit on their number alone would allow too much.
 MAX_WAITING_BYTES: Final = 8_388_608
@@ -128,8 +133,8 @@ MAX_OPENED_BYTES: Final = 16_777_216
 MAX_INLINE_OPENED_BYTES: Final = 65_536
 RECORDS_AT_ONCE: Final = 5_000
 
-#: Records that the answer to a produce names as refused; each takes about 100 bytes. librdkafka sends batches of at
-#: most 10,000 records by default.
+#: Records that the answer to a produce names as refused, all its batches together; each takes about 100 bytes.
+#: librdkafka sends batches of at most 10,000 records by default.
 MAX_RECORD_ERRORS: Final = 10_000
 
 #: Members and partitions of a consumer group whose target assignment is computed within a request. A larger one is

@@ -202,6 +202,7 @@ class BrokerApp:
             await self._recovered.partitions.syncs.close()
         if self.node is not None:
             await self.node.slices.close()
+            self.node.searches.close()
             await self.node.events.close()
             self.node.timers.close()
         try:

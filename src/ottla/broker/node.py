@@ -34,6 +34,7 @@ from ottla.broker.runtime.group_events import GroupEvents
 from ottla.broker.runtime.group_topics import GroupTopics
 from ottla.broker.runtime.markers import Marker, Markers
 from ottla.broker.runtime.partitions import Partitions
+from ottla.broker.runtime.searches import Searches
 from ottla.broker.runtime.shard import ShardRunner, ShardRuntime, ShardState, nobody
 from ottla.broker.runtime.slices import Slices
 from ottla.broker.runtime.timers import Timers
@@ -70,6 +71,7 @@ class Node:
     sessions: FetchSessions
     slices: Slices
     answers: Answers
+    searches: Searches
     events: GroupEvents
 
 
@@ -130,6 +132,7 @@ def make_node(
         sessions=FetchSessions(config.int("max.incremental.fetch.session.cache.slots"), clock, rng),
         slices=slices,
         answers=Answers(),
+        searches=Searches(slices),
         events=events,
     )
 

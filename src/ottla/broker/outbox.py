@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeAlias
 
 from ottla.base.errors import StorageError
-from ottla.base.limits import TLS_BYTES_AT_ONCE
+from ottla.base.limits import SENT_AT_ONCE_BYTES, TLS_BYTES_AT_ONCE
 from ottla.log.storage import Slice
 
 Piece: TypeAlias = bytes | memoryview | Slice
@@ -232,22 +232,19 @@ class SocketOutbox:
         """Nothing is written through the transport."""
 
     def _push(self) -> None:
-        queue = self._queue
+        queue, left_bytes = self._queue, SENT_AT_ONCE_BYTES
         try:
-            while queue:
+            while queue and left_bytes > 0:
                 first = queue[0]
-                if isinstance(first, Slice):
-                    self._send_file(first)
-                else:
-                    self._send_bytes()
+                left_bytes -= self._send_file(first, left_bytes) if isinstance(first, Slice) else self._send_bytes()
         except (BlockingIOError, InterruptedError):
             self._wait(True)
         except OSError as fault:
             self._fail(fault)
         else:
-            self._wait(False)
+            self._wait(bool(queue))  # for a turn of the others
 
-    def _send_bytes(self) -> None:
+    def _send_bytes(self) -> int:
         queue = self._queue
         buffers: list[bytes | memoryview] = []
         flags = 0
@@ -258,23 +255,25 @@ class SocketOutbox:
             if len(buffers) == _MAX_BUFFERS:
                 break
             buffers.append(piece)
-        sent = self._socket.sendmsg(buffers, (), flags)
+        sent = total = self._socket.sendmsg(buffers, (), flags)
         for buffer in buffers:
             if sent < len(buffer):
                 queue[0] = memoryview(buffer)[sent:]
-                return
+                break
             sent -= len(buffer)
             queue.popleft()
+        return total
 
-    def _send_file(self, piece: Slice) -> None:
+    def _send_file(self, piece: Slice, at_most_bytes: int) -> int:
         file, position, left = piece
-        sent = os.sendfile(self._socket.fileno(), file.fileno(), position, left)
+        sent = os.sendfile(self._socket.fileno(), file.fileno(), position, min(left, at_most_bytes))
         if sent == 0:
             raise OSError(f"a file ends {left} bytes before what was promised of it")
         if sent < left:
             self._queue[0] = Slice(file, position + sent, left - sent)
         else:
             self._queue.popleft()
+        return sent
 
     def _ready(self) -> None:
         self._push()

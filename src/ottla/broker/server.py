@@ -21,6 +21,7 @@ from ottla.base.errors import CorruptDataError, OttlaError
 from ottla.base.limits import (
     AUTHENTICATION_MS,
     BUSY_BUFFER_BYTES,
+    FRAME_BYTES_AT_ONCE,
     FRAMES_AT_ONCE,
     MAX_WAITING_BYTES,
     MAX_WAITING_FRAMES,
@@ -288,17 +289,18 @@ class Connection(asyncio.BufferedProtocol):
     def _work(self) -> None:
         """Answer waiting frames until one has to wait. Then decide whether the socket should be read.
 
-        After a few frames in a row the other connections have their turn.
+        After a few frames in a row, or large ones, the other connections have their turn.
         """
-        handled = 0
+        handled = handled_bytes = 0
         while self._waiting and self._later is None and self._outbox is not None and not self._outbox.busy:
-            if handled == FRAMES_AT_ONCE:
+            if handled == FRAMES_AT_ONCE or handled_bytes >= FRAME_BYTES_AT_ONCE:
                 if not self._turn_is_due:
                     self._turn_is_due = True
                     asyncio.get_running_loop().call_soon(self._take_turn)
                 break
             handled += 1
             frame = self._waiting.popleft()
+            handled_bytes += len(frame)
             self._waiting_bytes -= len(frame)
             try:
                 answer = self._dispatch(frame, self.session)

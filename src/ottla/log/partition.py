@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Final
 
 from ottla.base.errors import StorageError
+from ottla.base.limits import MAX_RECORD_ERRORS
 from ottla.base.require import require
 from ottla.base.types import TopicPartition
 from ottla.log.cleaner.compaction import Compaction
@@ -44,7 +45,7 @@ from ottla.log.segment import Segment
 from ottla.log.segments import Segments
 from ottla.log.snapshot import Snapshots
 from ottla.log.storage import Buffer, File, Slice, Storage
-from ottla.log.timestamps import find_timestamp, newest_record
+from ottla.log.timestamps import Search, in_place, search
 from ottla.log.topic_id import take_topic_id
 from ottla.log.txn_index import AbortedTxn, AbortsSeal
 from ottla.log.validation import check_client_batch, check_own_batch
@@ -52,7 +53,6 @@ from ottla.log.witnesses import Outside
 from ottla.wire.batch import BatchHeader, at_offset, control_batch, parse_header, set_log_append_time
 from ottla.wire.batch_errors import CorruptBatchError
 from ottla.wire.errors import ErrorCode
-from ottla.wire.special_timestamp import SpecialTimestamp
 
 #: How many segments one flush syncs; three files each are open meanwhile.
 _FLUSHED_AT_ONCE: Final = 32
@@ -140,12 +140,13 @@ class PartitionLog:
         leader_epoch: int = 0,
         verification_guard: int = NO_GUARD,
         looked: Looked | None = None,
+        max_named: int = MAX_RECORD_ERRORS,
     ) -> Appended:
         """Append one record batch, giving it its offsets. `records` is neither changed nor kept.
 
         The answer carries Kafka's error code when the batch is refused. A transactional batch that begins a
         transaction here needs the guard of `begin_verification` (KIP-890). `looked` saves a look at its records
-        (`validation.look_at`). StorageError when the disk fails.
+        (`validation.look_at`); of those it refuses at most `max_named` are named. StorageError when the disk fails.
         """
         if not records:
             return self._refused(Refusal(ErrorCode.INVALID_RECORD, "there is no record batch"))
@@ -155,7 +156,7 @@ class PartitionLog:
             return self._refused(Refusal(ErrorCode(fault.error_code), str(fault)))
         refusal: Refusal | None
         if origin is Origin.CLIENT:
-            refusal = check_client_batch(records, header, self.config, self.tp, now_ms, looked)
+            refusal = check_client_batch(records, header, self.config, self.tp, now_ms, looked, max_named)
         else:
             require(not header.is_control or origin is Origin.RAFT_LEADER, "append_control writes markers")
             refusal = check_own_batch(records, header, self.config)
@@ -350,20 +351,12 @@ class PartitionLog:
         self, timestamp_ms: int, isolation: Isolation = Isolation.READ_UNCOMMITTED
     ) -> TimestampOffset | None:
         """ListOffsets: the first record of at least that timestamp, or a `SpecialTimestamp`'s answer; else None."""
+        return in_place(self.search_timestamp(timestamp_ms, isolation))
+
+    def search_timestamp(self, timestamp_ms: int, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> Search:
+        """The same in steps; the log may change between them (`timestamps`)."""
         limit = self.last_stable_offset if isolation is Isolation.READ_COMMITTED else self.high_watermark
-        start = self.log_start_offset
-        match timestamp_ms:
-            case SpecialTimestamp.LATEST:
-                return TimestampOffset(-1, limit, self._epochs.latest)
-            case SpecialTimestamp.EARLIEST | SpecialTimestamp.EARLIEST_LOCAL:
-                return TimestampOffset(-1, start, self._epochs.at(start))
-            case SpecialTimestamp.LATEST_TIERED | SpecialTimestamp.EARLIEST_PENDING_UPLOAD:
-                return TimestampOffset(-1, -1)  # there is no tiered storage
-            case SpecialTimestamp.MAX_TIMESTAMP:
-                found = newest_record(self._segments.newest_first(), start)
-            case _:
-                found = find_timestamp(self._segments.to_search(), timestamp_ms, start)
-        return found if found is not None and found.offset < limit else None
+        return search(self._segments, self._epochs, timestamp_ms, self.log_start_offset, limit)
 
     # ---- producers
 

@@ -4,7 +4,6 @@ A batch is opened only where its header cannot tell: a compacted topic wants a k
 timestamps are out of range does not say which records are. The texts are Apache Kafka's: clients show them.
 """
 
-from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from ottla.base.limits import MAX_OPENED_BYTES, MAX_RECORD_ERRORS, RECORDS_AT_ONCE
@@ -41,16 +40,21 @@ class _Fault(NamedTuple):
 
 
 def check_records(
-    records: Buffer, header: BatchHeader, config: LogConfig, tp: TopicPartition, now_ms: int
+    records: Buffer,
+    header: BatchHeader,
+    config: LogConfig,
+    tp: TopicPartition,
+    now_ms: int,
+    max_named: int = MAX_RECORD_ERRORS,
 ) -> Refusal | None:
-    """Why the batch is refused because of its records, or None.
+    """Why the batch is refused because of its records, or None. At most `max_named` of them are named.
 
     MESSAGE_TOO_LARGE when they take more than MAX_OPENED_BYTES; INVALID_RECORD when their offsets do not increase by
     one (Kafka looks at those of compressed batches only). No more memory is taken, and no record is built.
     """
     low_ms, high_ms = _range(config, now_ms)
     try:
-        faults, by_key, by_time = _find(records, header, config, low_ms, high_ms)
+        faults, by_key, by_time = _find(records, header, config, low_ms, high_ms, max_named)
     except CorruptBatchError as fault:
         return Refusal(ErrorCode(fault.error_code), str(fault))
     no_key = f"Compacted topic cannot accept message without key in topic partition {tp}"
@@ -60,13 +64,15 @@ def check_records(
     return _refusal(errors, by_key, by_time)
 
 
-def stamped_by_producer(records: Buffer, header: BatchHeader, config: LogConfig) -> Refusal:
+def stamped_by_producer(
+    records: Buffer, header: BatchHeader, config: LogConfig, max_named: int = MAX_RECORD_ERRORS
+) -> Refusal:
     """A batch says LogAppendTime, which is the broker's to say: all its records are at fault."""
     try:
-        faults, _, _ = _find(records, header, config, _MIN_TIME_MS, _MAX_TIME_MS, every=True)
+        faults, _, count = _find(records, header, config, _MIN_TIME_MS, _MAX_TIME_MS, max_named, every=True)
     except CorruptBatchError as fault:
         return Refusal(ErrorCode(fault.error_code), str(fault))
-    return _by_time(
+    errors = [
         RecordError(
             each.at,
             f"Invalid timestamp type in message DefaultRecord(offset={each.offset}, timestamp={each.timestamp_ms}, "
@@ -74,11 +80,19 @@ def stamped_by_producer(records: Buffer, header: BatchHeader, config: LogConfig)
             "Producer should not set timestamp type to LogAppendTime.",
         )
         for each in faults
-    )
+    ]
+    return _by_time(errors, count)
 
 
 def _find(
-    records: Buffer, header: BatchHeader, config: LogConfig, low_ms: int, high_ms: int, *, every: bool = False
+    records: Buffer,
+    header: BatchHeader,
+    config: LogConfig,
+    low_ms: int,
+    high_ms: int,
+    max_named: int,
+    *,
+    every: bool = False,
 ) -> tuple[list[_Fault], int, int]:
     """The first records that are at fault, `every` one or by key and time; how many lack a key, and a time."""
     from ottla.wire.record_codec import find_faults
@@ -90,7 +104,7 @@ def _find(
     found: list[tuple[int, bool, int, int, int, int]] = []
     by_key = by_time = 0
     while cursor.taken < cursor.count:
-        keys, times = find_faults(cursor, RECORDS_AT_ONCE, needs_key, low_ms, high_ms, every, found, MAX_RECORD_ERRORS)
+        keys, times = find_faults(cursor, RECORDS_AT_ONCE, needs_key, low_ms, high_ms, every, found, max_named)
         by_key, by_time = by_key + keys, by_time + times
     return [_Fault(*each) for each in found], by_key, by_time
 
@@ -112,20 +126,25 @@ def _out_of_range(fault: _Fault, low_ms: int, high_ms: int) -> str:
 
 def _refusal(errors: list[RecordError], by_key: int, by_time: int) -> Refusal | None:
     if by_time:
-        return _by_time(errors)
+        return _by_time(errors, by_key + by_time)
     if not by_key:
         return None
     return Refusal(
         ErrorCode.INVALID_RECORD,
         f"One or more records have been rejected due to {by_key} record errors in total, and only showing the first "
-        f"three errors at most: [{', '.join(map(str, errors[:3]))}]",
+        f"three errors at most: [{', '.join(map(str, errors[:3]))}]{_unnamed(errors, by_key)}",
         tuple(errors),
     )
 
 
-def _by_time(errors: Iterable[RecordError]) -> Refusal:
+def _by_time(errors: list[RecordError], count: int) -> Refusal:
     return Refusal(
         ErrorCode.INVALID_TIMESTAMP,
-        "One or more records have been rejected due to invalid timestamp",
+        f"One or more records have been rejected due to invalid timestamp{_unnamed(errors, count)}",
         tuple(errors),
     )
+
+
+def _unnamed(errors: list[RecordError], count: int) -> str:
+    """What is said where not all `count` records that are refused are named."""
+    return "" if len(errors) == count else f"; {len(errors)} of {count} refused records are named"

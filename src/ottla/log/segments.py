@@ -2,7 +2,8 @@
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from ottla.log.config import LogConfig
@@ -142,21 +143,29 @@ class Segments:
                 return segment, position
         return None
 
-    def to_search(self) -> Iterator[Segment]:
-        """Each segment, oldest first. What a search loads of a closed one is let go when the next one is asked for."""
-        return self._let_go(iter(self._segments))
+    def holding(self, offset: int) -> Segment:
+        """The segment with this offset, if any has it; else the next one."""
+        return self._segments[max(bisect_right(self._bases, offset) - 1, 0)]
 
-    def newest_first(self) -> Iterator[Segment]:
-        """The same, by the newest timestamp in each, latest first; the oldest segment of those that have the same."""
-        return self._let_go(iter(sorted(self._segments, key=lambda segment: -segment.max_timestamp_ms)))
+    def newest(self, without: Container[Segment]) -> Segment | None:
+        """Of the segments that are not among those, the one with the newest timestamp; of equal ones the oldest."""
+        left = (segment for segment in self._segments if segment not in without)
+        return max(left, key=lambda segment: segment.max_timestamp_ms, default=None)
 
-    def _let_go(self, segments: Iterator[Segment]) -> Iterator[Segment]:
-        for segment in segments:
-            try:
-                yield segment
-            finally:
-                if segment is not self.active and segment not in self._loaded:
-                    segment.unload()
+    def has(self, segment: Segment) -> bool:
+        """Whether the segment is part of the log still."""
+        number = bisect_right(self._bases, segment.base_offset) - 1
+        return number >= 0 and self._segments[number] is segment
+
+    @contextmanager
+    def loaded(self, segment: Segment) -> Iterator[None]:
+        """For a search: what it loads of a closed segment is let go afterwards."""
+        segment.load_indexes()
+        try:
+            yield
+        finally:
+            if segment is not self.active and segment not in self._loaded:
+                segment.unload()
 
     def has_aborted(self, segment: Segment) -> bool:
         """Whether any marker in `segment` or after it aborted a transaction."""

@@ -7,6 +7,7 @@ otherwise. A refused batch is the client's fault, and nothing has changed.
 
 from typing import Final
 
+from ottla.base.limits import MAX_RECORD_ERRORS
 from ottla.base.types import TopicPartition
 from ottla.log.config import LogConfig, TimestampType
 from ottla.log.producers import Refusal
@@ -26,7 +27,9 @@ from ottla.wire.errors import ErrorCode
 _NOT_FOR_PRODUCERS: Final = CONTROL_FLAG | TIMESTAMP_TYPE_FLAG
 
 
-def look_at(records: Buffer, config: LogConfig, tp: TopicPartition, now_ms: int) -> Looked | None:
+def look_at(
+    records: Buffer, config: LogConfig, tp: TopicPartition, now_ms: int, max_named: int = MAX_RECORD_ERRORS
+) -> Looked | None:
     """Look at a client's batch record by record, before it is appended and perhaps in another thread.
 
     None when the header says all, or that the batch is refused; what is wrong with it then, `check_client_batch` says.
@@ -40,8 +43,8 @@ def look_at(records: Buffer, config: LogConfig, tp: TopicPartition, now_ms: int)
     if not needs_look(header, config, now_ms):
         return None
     if header.attributes & TIMESTAMP_TYPE_FLAG:
-        return Looked(config, stamped_by_producer(records, header, config))
-    return Looked(config, check_records(records, header, config, tp, now_ms))
+        return Looked(config, stamped_by_producer(records, header, config, max_named))
+    return Looked(config, check_records(records, header, config, tp, now_ms, max_named))
 
 
 def needs_look(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
@@ -67,6 +70,7 @@ def check_client_batch(
     tp: TopicPartition,
     now_ms: int,
     looked: Looked | None = None,
+    max_named: int = MAX_RECORD_ERRORS,
 ) -> Refusal | None:
     """Why a produced batch is refused, or None. `looked` is what `look_at` has found, perhaps with other settings."""
     if looked is not None and looked.config is not config:
@@ -85,12 +89,12 @@ def check_client_batch(
         if header.is_control:
             return Refusal(ErrorCode.INVALID_RECORD, "clients are not allowed to write control records")
         stamped = None if looked is None else looked.refusal
-        return stamped or stamped_by_producer(records, header, config)
+        return stamped or stamped_by_producer(records, header, config, max_named)
     refusal = None
     if looked is not None:
         refusal = looked.refusal
     elif needs_look(header, config, now_ms):
-        refusal = check_records(records, header, config, tp, now_ms)
+        refusal = check_records(records, header, config, tp, now_ms, max_named)
     is_late = header.max_timestamp_ms - now_ms > config.message_timestamp_after_max_ms
     if refusal is None and is_late and not _has_timestamps_in_range(header, config, now_ms):
         # No record is at fault: the header lies. Retention and the time index would believe it.

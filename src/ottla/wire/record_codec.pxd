@@ -90,6 +90,11 @@ cpdef list read_consumer_records(RecordCursor cursor, object record_class, objec
 @cython.locals(without_key=int, out_of_time=int, index=int, end=int, time=cython.longlong, lacks_key=cython.bint)
 cpdef tuple find_faults(RecordCursor cursor, int at_most, bint needs_key, long long low_ms, long long high_ms, bint every, list found, Py_ssize_t max_found)
 
+@cython.locals(end=int)
+cpdef bint find_time(RecordCursor cursor, int at_most, long long timestamp_ms, long long start_offset) except -1
+@cython.locals(end=int)
+cpdef tuple find_newest(RecordCursor cursor, int at_most, long long start_offset, long long newest_ms, long long newest_offset)
+
 @cython.final
 cdef class ColumnFiller:
     cdef long long[::1] offsets, timestamps

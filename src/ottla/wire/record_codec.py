@@ -336,6 +336,33 @@ def find_faults(
     return without_key, out_of_time
 
 
+def find_time(cursor: RecordCursor, at_most: int, timestamp_ms: int, start_offset: int) -> bool:
+    """Look at the next `at_most` records, and build none: up to the first one of at least that time, and at
+    `start_offset` or later. Whether there is one; the cursor's `timestamp_ms` and `offset` are its own then."""
+    end = cursor.count - cursor.taken
+    end = cursor.count if end < at_most else cursor.taken + at_most
+    while cursor.taken < end:
+        cursor.advance()
+        if cursor.timestamp_ms >= timestamp_ms and cursor.offset >= start_offset:
+            return True
+    return False
+
+
+def find_newest(
+    cursor: RecordCursor, at_most: int, start_offset: int, newest_ms: int, newest_offset: int
+) -> tuple[int, int]:
+    """Look at the next `at_most` records, and build none. Time and offset of the first one with the newest time, of
+    those at `start_offset` or later; `newest_ms` and `newest_offset` if none is newer than that."""
+    end = cursor.count - cursor.taken
+    end = cursor.count if end < at_most else cursor.taken + at_most
+    while cursor.taken < end:
+        cursor.advance()
+        if cursor.timestamp_ms > newest_ms and cursor.offset >= start_offset:
+            newest_ms = cursor.timestamp_ms
+            newest_offset = cursor.offset
+    return newest_ms, newest_offset
+
+
 class ColumnFiller:
     """Fills preallocated column buffers with the records of one batch after another.
 

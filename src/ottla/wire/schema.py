@@ -17,6 +17,8 @@ from ottla.wire.codec import KINDS, NO_LIMIT, FieldPlan, StructPlan, WireError
 M = TypeVar("M", bound=tuple[Any, ...])
 
 LATEST: Final = 32767
+#: An element of an array that has more elements of its own is encoded in steps, too.
+_STEP_ELEMENTS: Final = 100
 
 
 class Field(NamedTuple):
@@ -149,20 +151,47 @@ def encode_element(cls: type[Any], version: int, field: str, element: tuple[Any,
 
 
 def encode_steps(message: tuple[Any, ...], version: int) -> Iterator[bytes]:
-    """The bytes of `encode` in pieces, an element of the message's own arrays in each: for one that takes long.
+    """The bytes of `encode` in pieces, few elements of its arrays in each, nested ones too: for one that takes long.
 
     What is bytes already in the place of a struct is one that `encode_element` has encoded.
     """
-    made = plan(type(message), version)
     try:
-        for f in made.fields:
-            value = message[f.index]
-            if value is not None and f.kind == KINDS["array"] and f.element.kind == KINDS["struct"]:
-                yield codec.write_length(f, len(value))
-                for element in value:
-                    yield element if type(element) is bytes else codec.write_struct(f.element.struct, element)
-            else:
-                yield codec.write_field(f, value)
-        yield codec.write_end(made, message)
+        yield from _struct_steps(plan(type(message), version), message)
     except WireError as error:
         raise type(error)(f"{type(message).__name__} v{version}: {error}") from None
+
+
+def _struct_steps(made: StructPlan, value: tuple[Any, ...]) -> Iterator[bytes]:
+    for f in made.fields:
+        field = value[f.index]
+        if field is not None and f.kind == KINDS["array"] and f.element.kind == KINDS["struct"]:
+            yield codec.write_length(f, len(field))
+            for element in field:
+                if type(element) is bytes:
+                    yield element
+                elif has_more_elements(element, _STEP_ELEMENTS):
+                    yield from _struct_steps(f.element.struct, element)
+                else:
+                    yield codec.write_struct(f.element.struct, element)
+        else:
+            yield codec.write_field(f, field)
+    yield codec.write_end(made, value)
+
+
+def has_more_elements(value: tuple[Any, ...], count: int) -> bool:
+    """Whether all arrays in a message or struct, nested ones too, have more than `count` elements together."""
+    return _elements_left(value, count) < 0
+
+
+def _elements_left(value: tuple[Any, ...], count: int) -> int:
+    for field in value:
+        if type(field) is tuple:
+            count -= len(field)
+            for element in field if count >= 0 else ():
+                if isinstance(element, tuple) and count >= 0:
+                    count = _elements_left(element, count)
+        elif isinstance(field, tuple):
+            count = _elements_left(field, count)
+        if count < 0:
+            break
+    return count

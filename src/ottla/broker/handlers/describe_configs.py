@@ -83,7 +83,7 @@ def _describe(
         entries = _entries(node, kind, name)
     except RefusedError as refused:
         return DescribeConfigsResult(refused.error, str(refused), kind, name)
-    wanted = resource.configuration_keys
+    wanted = frozenset(resource.configuration_keys or ())
     told = (each for each in entries if not wanted or each.name in wanted)
     return DescribeConfigsResult(0, "", kind, name, tuple(_tell(request, each) for each in told))
 

@@ -1,8 +1,8 @@
 """DescribeProducers, version 0 (KIP-664): who writes to a partition, and whose transaction is open there."""
 
 import asyncio
-from collections.abc import Collection, Iterator
-from typing import Protocol
+from collections.abc import Collection, Generator, Iterator
+from typing import Final, Protocol
 
 from ottla.base.topic_names import topic_name_problem
 from ottla.broker.handlers.table import RequestContext
@@ -19,6 +19,9 @@ from ottla.wire.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
+
+#: Producers that are described in one step.
+_AT_ONCE: Final = 1_000
 
 
 class _Node(HasAccess, HasImage, HasPartitions, HasSlices, Protocol):
@@ -49,12 +52,14 @@ def _steps(
     for topic in request.topics:
         described = []
         for index in topic.partition_indexes:
-            described.append(_describe(node, topic.name, index, refused))
+            described.append((yield from _describe(node, topic.name, index, refused)))
             yield
         topics.append(TopicResponse(topic.name, tuple(described)))
 
 
-def _describe(node: _Node, topic: str, index: int, refused: Collection[str]) -> PartitionResponse:
+def _describe(
+    node: _Node, topic: str, index: int, refused: Collection[str]
+) -> Generator[None, None, PartitionResponse]:
     if topic in refused:
         return PartitionResponse(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
     partition = node.partitions.find(topic, index)
@@ -65,9 +70,9 @@ def _describe(node: _Node, topic: str, index: int, refused: Collection[str]) -> 
         # Kafka has a message for a topic that is not there, and none for a partition that its topic does not have.
         message = None if topic in node.image.topics else "This server does not host this topic-partition."
         return PartitionResponse(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
-    return PartitionResponse(
-        index,
-        active_producers=tuple(
+    producers, states = partition.log.active_producers(), list[ProducerState]()
+    for begin in range(0, len(producers), _AT_ONCE):
+        states += [
             ProducerState(
                 each.producer_id,
                 each.producer_epoch,
@@ -76,6 +81,7 @@ def _describe(node: _Node, topic: str, index: int, refused: Collection[str]) -> 
                 each.coordinator_epoch,
                 each.transaction_start_offset,
             )
-            for each in partition.log.active_producers()
-        ),
-    )
+            for each in producers[begin : begin + _AT_ONCE]
+        ]
+        yield
+    return PartitionResponse(index, active_producers=tuple(states))

@@ -4,23 +4,20 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from ottla.base.errors import CorruptDataError
+from ottla.broker.handlers.encoding import encoded, is_deep, is_wide
 from ottla.broker.handlers.parts import Names, Part, joined, parts_of
 from ottla.broker.handlers.table import TABLE, UNSTABLE_VERSIONS, Entry, RequestContext, decode_message
 from ottla.broker.node import Node
-from ottla.broker.outbox import Piece
-from ottla.broker.runtime.encoding import AnswerTooLargeError, MadeAnswer
+from ottla.broker.runtime.encoding import AnswerTooLargeError
 from ottla.broker.server import Answer, Frame, Later
 from ottla.broker.session import Session
 from ottla.wire.apis import API, ApiKey
-from ottla.wire.frames import UnsupportedVersionError, decode_request, encode_response
+from ottla.wire.frames import UnsupportedVersionError, decode_request
 
 _log = logging.getLogger(__name__)
-
-#: An answer with a longer array is encoded in slices: an element may be a topic with all its partitions or settings.
-_AT_ONCE: Final = 100
 
 
 class Dispatcher:
@@ -83,7 +80,7 @@ class Dispatcher:
         response = handle(self._node, message, context)
         if isinstance(response, asyncio.Future):
             if not response.done():
-                return Later(response, partial(self._encode, context))
+                return Later(response, partial(self._encode, context, may_be_deep=True))
             response = response.result()
         return self._encode(context, response)
 
@@ -97,7 +94,7 @@ class Dispatcher:
     ) -> Any:
         """While others are served. A part begins when the one before is answered. What is told of names is encoded."""
         answers: list[Any] = []
-        made = self._begin(context)
+        made = self._node.answers.begin(context.api_key, context.api_version, context.client_id)
 
         def step(part: Part) -> Iterator[None]:
             work = partial(handle, self._node, part.request, context)
@@ -119,46 +116,15 @@ class Dispatcher:
             made.end()
         return join(answers)
 
-    def _begin(self, context: RequestContext) -> MadeAnswer:
-        return self._node.answers.begin(context.api_key, context.api_version, context.client_id)
-
-    def _encode(self, context: RequestContext, message: "tuple[Any, ...] | AnswerTooLargeError") -> Answer:
+    def _encode(
+        self,
+        context: RequestContext,
+        message: "tuple[Any, ...] | AnswerTooLargeError",
+        may_be_deep: bool = False,
+    ) -> Answer:
         if isinstance(message, AnswerTooLargeError):
             raise message
-        key, version, correlation_id = context[:3]
         if context.charge is not None:
             message = context.charge.charged(message)
-        if not _is_long(message, TABLE[key].names):
-            return encode_response(key, version, correlation_id, message)
-        slowly = self._encode_slowly(context, message)
-        return Later(self._node.slices.start(slowly, "encoding an answer"), _as_it_is)
-
-    async def _encode_slowly(
-        self, context: RequestContext, message: tuple[Any, ...]
-    ) -> "list[Piece] | AnswerTooLargeError":
-        """While others are served."""
-        frame: list[Piece] = []
-        made = self._begin(context)
-        try:
-            await self._node.slices.run(made.whole(context.correlation_id, message, frame))
-        except AnswerTooLargeError as fault:
-            return fault
-        finally:
-            made.end()
-        return frame
-
-
-def _is_long(message: tuple[Any, ...], names: Names | None) -> bool:
-    """Whether it has many elements; or tells of several names, each of which may be a group with all its members."""
-    if names is not None and len(getattr(message, names.told)) > 1:
-        return True
-    for field in message:  # noqa: SIM110 - half the time of any()
-        if type(field) is tuple and len(field) > _AT_ONCE:
-            return True
-    return False
-
-
-def _as_it_is(encoded: "list[Piece] | AnswerTooLargeError") -> "list[Piece]":
-    if isinstance(encoded, AnswerTooLargeError):
-        raise encoded
-    return encoded
+        is_long = is_wide(message, TABLE[context.api_key].names) or (may_be_deep and is_deep(message))
+        return encoded(self._node, context, message, is_long=is_long)

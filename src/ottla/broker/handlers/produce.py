@@ -13,19 +13,21 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.base.types import TopicPartition
+from ottla.broker.handlers.encoding import AT_ONCE as ENCODED_AT_ONCE
+from ottla.broker.handlers.encoding import encoded
 from ottla.broker.handlers.table import RequestContext, counted, decode_message
 from ottla.broker.metadata.names import INTERNAL_TOPICS
 from ottla.broker.ports.access import HasAccess
+from ottla.broker.ports.answers import HasAnswers
 from ottla.broker.ports.partitions import HasPartitions
 from ottla.broker.ports.settings import HasClock, HasConfig
-from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.topics import HasImage
 from ottla.broker.ports.transactions import HasVerification
 from ottla.broker.runtime.answers import gather, then
 from ottla.broker.runtime.opening import Opening
 from ottla.broker.runtime.partitions import Partition
 from ottla.broker.runtime.recompression import Recompression
-from ottla.broker.server import Answer, Encoded, Frame, Later
+from ottla.broker.server import Answer, Frame, Later
 from ottla.coordinator.txn.add_partitions_to_txn import produce_error
 from ottla.log.results import NO_GUARD, RecordError
 from ottla.wire.acls import AclOperation, ResourceType
@@ -34,7 +36,6 @@ from ottla.wire.batch_errors import CorruptBatchError
 from ottla.wire.codec import Buffer
 from ottla.wire.compression import Compression
 from ottla.wire.errors import ErrorCode
-from ottla.wire.frames import encode_response
 from ottla.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceResponse,
@@ -46,6 +47,8 @@ from ottla.wire.messages.produce import (
 
 #: A produce to more partitions is carried out in slices: an append takes some twenty microseconds of the event loop.
 AT_ONCE: Final = 50
+#: So is a larger request to several: checksums and writes of a megabyte take half a millisecond.
+BYTES_AT_ONCE: Final = 4_194_304
 _TOPIC_IDS_FROM = 13
 #: From here on a produce adds its partitions to the transaction (KIP-890's protocol).
 _ADDS_PARTITIONS_FROM = 12
@@ -64,7 +67,7 @@ _WITHOUT_LOG_START = (
 )
 
 
-class _Node(HasAccess, HasClock, HasConfig, HasImage, HasPartitions, HasSlices, HasVerification, Protocol):
+class _Node(HasAccess, HasAnswers, HasClock, HasConfig, HasImage, HasPartitions, HasVerification, Protocol):
     """What this handler touches."""
 
 
@@ -84,7 +87,7 @@ def handle(node: _Node, frame: Frame, offset: int, context: RequestContext) -> A
     if not produce.authorize():
         # The request's transactional id says for which transaction its batches may be written.
         return produce.encode(produce.refuse_all(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
-    if sum(len(topic.partition_data) for topic in request.topic_data) > AT_ONCE:
+    if produce.is_large:
         return Later(node.slices.start(_slowly(node, produce, context), "a produce to many partitions"), produce.encode)
     _all(produce.look())
     preparing = produce.prepare()
@@ -141,6 +144,14 @@ class _Produce:
         self.unverified: list[_Unverified] = []
         self._guards: dict[TopicPartition, int] = {}
         self._topics: list[TopicProduceResponse] = []
+        self._count = sum(len(topic.partition_data) for topic in request.topic_data)
+        #: Partitions and refused records that the answer names.
+        self._named = self._count
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it is carried out in slices."""
+        return self._count > AT_ONCE or (self._size_bytes > BYTES_AT_ONCE and self._count > 1)
 
     def authorize(self) -> bool:
         """Ask which topics may be written to. False if nothing may: the transaction is nobody's, or somebody else's."""
@@ -258,7 +269,7 @@ class _Produce:
         )
         return synced
 
-    def encode(self, response: ProduceResponse) -> Encoded:
+    def encode(self, response: ProduceResponse) -> Answer:
         """The answer; None for acks=0."""
         if self._request.acks == 0:
             if any(each.error_code for topic in response.responses for each in topic.partition_responses):
@@ -271,7 +282,7 @@ class _Produce:
         if context.charge is not None:
             throttle_ms = context.charge.produced(self._size_bytes, is_answered=True)
             response = response._replace(throttle_time_ms=throttle_ms)
-        return encode_response(context.api_key, context.api_version, context.correlation_id, response)
+        return encoded(self._node, context, response, is_long=self._named > ENCODED_AT_ONCE)
 
     def _refuse_unsynced(self, response: ProduceResponse, errors: dict[TopicPartition, ErrorCode]) -> ProduceResponse:
         """What the device has not taken is not acknowledged."""
@@ -311,17 +322,22 @@ class _Produce:
         batch = self._recompression.changed(records)
         if isinstance(batch, CorruptBatchError):
             return _error(index, ErrorCode(batch.error_code), str(batch))
+        looked = self._opening.looked(records)
         try:
             appended = partition.log.append(
                 batch,
                 now_ms=self._node.clock.now_ms(),
                 leader_epoch=partition.leader_epoch,
                 verification_guard=self._guards.get(partition.tp, NO_GUARD),
-                looked=self._opening.looked(records),
+                looked=looked,
+                max_named=self._opening.nameable,
             )
         except StorageError as fault:
             return _error(index, self._node.partitions.faults.report(partition.tp, fault), str(fault))
         if appended.error is not ErrorCode.NONE:
+            self._named += len(appended.record_errors)
+            if looked is None:
+                self._opening.nameable -= len(appended.record_errors)
             answer = _error(index, appended.error, appended.message, appended.record_errors)
             early = appended.error is ErrorCode.INVALID_RECORD and not _is_one_batch(batch)
             if appended.error not in _WITHOUT_LOG_START and not early:

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
-from ottla.base.limits import MAX_INLINE_OPENED_BYTES
+from ottla.base.limits import MAX_INLINE_OPENED_BYTES, MAX_RECORD_ERRORS
 from ottla.base.types import TopicPartition
 from ottla.log.config import LogConfig
 from ottla.log.record_checks import Looked
@@ -23,8 +23,10 @@ class Opening:
 
     def __init__(self) -> None:
         #: By the identity of what came.
-        self._wanted: dict[int, Callable[[], Looked | None]] = {}
+        self._wanted: dict[int, Callable[[int], Looked | None]] = {}
         self._looked: dict[int, Looked | None] = {}
+        #: Refused records that may still be named, all batches of the request together.
+        self.nameable = MAX_RECORD_ERRORS
 
     def add(self, records: Buffer, tp: TopicPartition, config: LogConfig, now_ms: int) -> None:
         """A batch for a topic with these settings."""
@@ -44,12 +46,14 @@ class Opening:
         return asyncio.get_running_loop().run_in_executor(None, self._work)
 
     def looked(self, records: Buffer) -> Looked | None:
-        """What was found in this batch, or None."""
-        return self._looked.get(id(records))
+        """What was found in this batch, or None. It is handed out once: it may be large."""
+        return self._looked.pop(id(records), None)
 
     def _work(self) -> None:
         for key, look in self._wanted.items():
-            self._looked[key] = look()
+            found = self._looked[key] = look(self.nameable)
+            if found is not None and found.refusal is not None:
+                self.nameable -= len(found.refusal.record_errors)
 
 
 def _is_short(records: Buffer) -> bool:

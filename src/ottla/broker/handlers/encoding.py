@@ -1,0 +1,60 @@
+"""Encodes answers: at once, or a long one in slices while others are served, as far as there is memory for it."""
+
+from typing import Any, Final
+
+from ottla.broker.handlers.parts import Names
+from ottla.broker.handlers.table import RequestContext
+from ottla.broker.outbox import Piece
+from ottla.broker.ports.answers import HasAnswers
+from ottla.broker.runtime.encoding import AnswerTooLargeError, MadeAnswer
+from ottla.broker.server import Answer, Later
+from ottla.wire.frames import encode_response
+from ottla.wire.schema import has_more_elements
+
+#: An answer with a longer array is encoded in slices: an element may be a topic with all its partitions or settings.
+AT_ONCE: Final = 100
+#: So is one that waited, with more elements in all its arrays: a millisecond.
+_ELEMENTS_AT_ONCE: Final = 1_000
+
+
+def encoded(node: HasAnswers, context: RequestContext, message: tuple[Any, ...], *, is_long: bool) -> Answer:
+    """The answer's bytes."""
+    if not is_long:
+        return encode_response(context.api_key, context.api_version, context.correlation_id, message)
+    made = node.answers.begin(context.api_key, context.api_version, context.client_id)
+    slowly = _slowly(node, made, context.correlation_id, message)
+    return Later(node.slices.start(slowly, "encoding an answer"), _as_it_is)
+
+
+async def _slowly(
+    node: HasAnswers, made: MadeAnswer, correlation_id: int, message: tuple[Any, ...]
+) -> list[Piece] | AnswerTooLargeError:
+    frame: list[Piece] = []
+    try:
+        await node.slices.run(made.whole(correlation_id, message, frame))
+    except AnswerTooLargeError as fault:
+        return fault
+    finally:
+        made.end()
+    return frame
+
+
+def is_wide(message: tuple[Any, ...], names: Names | None) -> bool:
+    """Whether it has a long array; or tells of several names, each of which may be a group with all its members."""
+    if names is not None and len(getattr(message, names.told)) > 1:
+        return True
+    for field in message:  # noqa: SIM110 - half the time of any()
+        if type(field) is tuple and len(field) > AT_ONCE:
+            return True
+    return False
+
+
+def is_deep(message: tuple[Any, ...]) -> bool:
+    """Whether it has many elements, nested ones too."""
+    return has_more_elements(message, _ELEMENTS_AT_ONCE)
+
+
+def _as_it_is(encoded: list[Piece] | AnswerTooLargeError) -> list[Piece]:
+    if isinstance(encoded, AnswerTooLargeError):
+        raise encoded
+    return encoded

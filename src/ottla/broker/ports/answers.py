@@ -1,0 +1,13 @@
+"""Answers that are encoded in slices, and the memory that they take meanwhile."""
+
+from typing import Protocol
+
+from ottla.broker.ports.slices import HasSlices
+from ottla.broker.runtime.encoding import Answers
+
+
+class HasAnswers(HasSlices, Protocol):
+    """Needs to encode long answers."""
+
+    @property
+    def answers(self) -> Answers: ...

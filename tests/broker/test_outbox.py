@@ -1,0 +1,28 @@
+"""What a connection sends in one turn of the loop."""
+
+import asyncio
+import socket
+
+from ottla.base.limits import SENT_AT_ONCE_BYTES
+from ottla.broker.outbox import SocketOutbox
+
+
+async def test_a_peer_that_takes_everything_gets_so_much_in_a_turn() -> None:
+    """A socket of UDP takes bytes for ever: nobody has to read them."""
+    ours = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    ours.bind(("127.0.0.1", 0))
+    ours.connect(ours.getsockname())
+    waiting: list[int] = []
+    faults: list[Exception] = []
+    drained = asyncio.Event()
+    outbox = SocketOutbox(ours.fileno(), drained.set, faults.append, waiting.append)
+    piece, once_bytes = bytes(120), 512 * 120
+    pieces = [piece] * (3 * SENT_AT_ONCE_BYTES // len(piece))
+    outbox.send(pieces)
+    assert outbox.busy
+    sent = len(pieces) * len(piece) - waiting[0]
+    assert SENT_AT_ONCE_BYTES <= sent < SENT_AT_ONCE_BYTES + once_bytes
+    await asyncio.wait_for(drained.wait(), 60)
+    assert (outbox.busy, waiting[1:], faults) == (False, [0], [])
+    outbox.close()
+    ours.close()
