@@ -24,7 +24,7 @@ from ottla.broker.ports.transactions import HasMarkers, HasProducerIds, HasTrans
 from ottla.broker.ports.users import HasUsers
 
 #: For the broker's own work, not for requests.
-_NOT_FOR_HANDLERS = {"answers", "events", "timers"}
+_NOT_FOR_HANDLERS = {"events", "timers"}
 
 
 def _declared(entry: Entry) -> set[str]:

@@ -127,4 +127,4 @@ class Dispatcher:
         if context.charge is not None:
             message = context.charge.charged(message)
         is_long = is_wide(message, TABLE[context.api_key].names) or (may_be_deep and is_deep(message))
-        return encoded(self._node, context, message, is_long=is_long)
+        return encoded(self._node.answers, self._node.slices, context, message, is_long=is_long)

@@ -5,8 +5,8 @@ from typing import Any, Final
 from ottla.broker.handlers.parts import Names
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.outbox import Piece
-from ottla.broker.ports.answers import HasAnswers
-from ottla.broker.runtime.encoding import AnswerTooLargeError, MadeAnswer
+from ottla.broker.runtime.encoding import Answers, AnswerTooLargeError, MadeAnswer
+from ottla.broker.runtime.slices import Slices
 from ottla.broker.server import Answer, Later
 from ottla.wire.frames import encode_response
 from ottla.wire.schema import has_more_elements
@@ -17,21 +17,23 @@ AT_ONCE: Final = 100
 _ELEMENTS_AT_ONCE: Final = 1_000
 
 
-def encoded(node: HasAnswers, context: RequestContext, message: tuple[Any, ...], *, is_long: bool) -> Answer:
+def encoded(
+    answers: Answers, slices: Slices, context: RequestContext, message: tuple[Any, ...], *, is_long: bool
+) -> Answer:
     """The answer's bytes."""
     if not is_long:
         return encode_response(context.api_key, context.api_version, context.correlation_id, message)
-    made = node.answers.begin(context.api_key, context.api_version, context.client_id)
-    slowly = _slowly(node, made, context.correlation_id, message)
-    return Later(node.slices.start(slowly, "encoding an answer"), _as_it_is)
+    made = answers.begin(context.api_key, context.api_version, context.client_id)
+    slowly = _slowly(slices, made, context.correlation_id, message)
+    return Later(slices.start(slowly, "encoding an answer"), _as_it_is)
 
 
 async def _slowly(
-    node: HasAnswers, made: MadeAnswer, correlation_id: int, message: tuple[Any, ...]
+    slices: Slices, made: MadeAnswer, correlation_id: int, message: tuple[Any, ...]
 ) -> list[Piece] | AnswerTooLargeError:
     frame: list[Piece] = []
     try:
-        await node.slices.run(made.whole(correlation_id, message, frame))
+        await slices.run(made.whole(correlation_id, message, frame))
     except AnswerTooLargeError as fault:
         return fault
     finally:

@@ -21,6 +21,7 @@ from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.answers import HasAnswers
 from ottla.broker.ports.partitions import HasPartitions
 from ottla.broker.ports.settings import HasClock, HasConfig
+from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.topics import HasImage
 from ottla.broker.ports.transactions import HasVerification
 from ottla.broker.runtime.answers import gather, then
@@ -67,7 +68,7 @@ _WITHOUT_LOG_START = (
 )
 
 
-class _Node(HasAccess, HasAnswers, HasClock, HasConfig, HasImage, HasPartitions, HasVerification, Protocol):
+class _Node(HasAccess, HasAnswers, HasClock, HasConfig, HasImage, HasPartitions, HasSlices, HasVerification, Protocol):
     """What this handler touches."""
 
 
@@ -282,7 +283,8 @@ class _Produce:
         if context.charge is not None:
             throttle_ms = context.charge.produced(self._size_bytes, is_answered=True)
             response = response._replace(throttle_time_ms=throttle_ms)
-        return encoded(self._node, context, response, is_long=self._named > ENCODED_AT_ONCE)
+        answers, slices = self._node.answers, self._node.slices
+        return encoded(answers, slices, context, response, is_long=self._named > ENCODED_AT_ONCE)
 
     def _refuse_unsynced(self, response: ProduceResponse, errors: dict[TopicPartition, ErrorCode]) -> ProduceResponse:
         """What the device has not taken is not acknowledged."""

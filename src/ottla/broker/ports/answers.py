@@ -2,11 +2,10 @@
 
 from typing import Protocol
 
-from ottla.broker.ports.slices import HasSlices
 from ottla.broker.runtime.encoding import Answers
 
 
-class HasAnswers(HasSlices, Protocol):
+class HasAnswers(Protocol):
     """Needs to encode long answers."""
 
     @property
