@@ -62,9 +62,13 @@ class History:
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, events: Iterable[Event] = ()) -> None:
+        if not callable(clock):
+            raise HistoryError(
+                f"clock has to be a function that gives seconds, such as time.monotonic, not {clock!r:.80}"
+            )
         self._clock = clock
         self._lock = threading.Lock()
-        self._events = list(events)
+        self._events = list(_each(events, "events"))
         self._logs = check_events(self._events)
 
     @property
