@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -113,11 +113,41 @@ def test_an_event_with_a_wrong_field_is_told(event: Event, told: str) -> None:
         (lambda history: history.consumer("c", group="g").committed(7), "offsets have to be a mapping of"),
         (lambda history: history.consumer("c", group="g").assigned(7), "partitions have to be a list, not 7"),
         (lambda history: history.drained("g", TP), "'partitions' of Drained has to be a list of"),
+        (lambda history: history.log(TP, [(-5, "a")]), "'records' of Log have an offset of -5: offsets are 0 or more"),
+        (lambda history: history.log(TP, [], high_watermark=-3), "'high_watermark' of Log is -3: offsets are 0"),
+        (lambda history: history.log(TP, [], last_stable_offset=-1), "'last_stable_offset' of Log is -1: offsets are"),
+        (lambda history: history.log(TP, [], start_offset=-1), "'start_offset' of Log is -1: offsets are 0 or more"),
+        (
+            lambda history: history.log(TP, [(0, "a")], high_watermark=1, last_stable_offset=2),
+            "'last_stable_offset' of Log is 2, which is above its 'high_watermark', 1: were the two taken for each",
+        ),
+        (
+            lambda history: history.consumer("c").polled([(TP, 0, "a"), (TP, -1, "b")]),
+            "'records' of Polled have an offset of -1: offsets are 0 or more",
+        ),
+        (
+            lambda history: history.producer("p").acknowledged("a", TP, -2),
+            "'offset' of Acknowledged is -2: offsets are 0 or more, and -1 is one that is not known",
+        ),
+        (
+            lambda history: history.consumer("c").sought({TP: -1001}),
+            "'positions' of Sought have an offset of -1001: offsets are 0 or more, and -1 is one that is not known",
+        ),
+        (lambda history: History(events=cast("Any", 5)), "events have to be a list, not 5"),
+        (lambda history: History(cast("Any", 5)), "clock has to be a function that gives seconds, such as time.monoto"),
     ],
 )
 def test_a_note_with_a_wrong_argument_is_told(note: Callable[[History], None], told: str) -> None:
     with pytest.raises(HistoryError, match=told):
         note(History())
+
+
+def test_offsets_that_nobody_knows_are_taken() -> None:
+    history = History()
+    history.producer("p").acknowledged("a", TP)
+    history.consumer("c").sought({TP: -1})
+    history.log(TP, [(0, "a")], high_watermark=1, last_stable_offset=1)
+    assert len(history.events) == 3
 
 
 def test_no_history_at_all_has_no_anomaly() -> None:

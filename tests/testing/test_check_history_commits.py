@@ -273,6 +273,22 @@ _STORIES: Final[dict[str, tuple[str, str]]] = {
         x offsets 5 in T
         """,
     ),
+    "positions of nobody, in a group whose members tell no generation": (
+        "unfenced-commit",
+        """
+      - c assigned gen 0
+      + c assigned gen -1
+        x offsets 5 in T
+        """,
+    ),
+    "positions of nobody, in a group of which one member tells its generation": (
+        "unfenced-commit",
+        """
+        c1 assigned gen -1
+      - c2 assigned gen 3
+        x offsets 5 in T
+        """,
+    ),
     "a position over what nobody has, refused": (
         "commit-ahead",
         """

@@ -89,6 +89,83 @@ _STORIES: Final[dict[str, tuple[str, str]]] = {
         c1 revoked gen 4
         """,
     ),
+    "of a member of an older generation that commits in a newer one": (
+        "two-owners",
+        """
+        c1 assigned gen 1
+        c2 assigned gen 2
+      - c1 commits 1 gen 2
+      + c1 commits 1 gen 1
+        c2 commits 1 gen 2
+        c1 killed
+        """,
+    ),
+    "of a member whose commit in the newer generation was refused": (
+        "two-owners",
+        """
+        c1 assigned gen 1
+        c2 assigned gen 2
+      - c1 commits 1 gen 2
+      + c1 commits 1 gen 2 outcome failed
+        """,
+    ),
+    "of a member that had given it up when it committed in the newer generation": (
+        "two-owners",
+        """
+        c1 assigned gen 1
+      + c1 revoked gen 1
+        c2 assigned gen 2
+        c1 commits 1/1 gen 2
+        """,
+    ),
+    "of a member whose newer generation a transaction proves": (
+        "two-owners",
+        """
+        c1 assigned gen 1
+        c2 assigned gen 2
+        c1 begins T
+        c1 offsets 1 in T of c1 gen 2
+        c1 ends T
+      - c1 committed T
+      + c1 unsure T
+        """,
+    ),
+    "of a member that is known by its id alone in a transaction": (
+        "two-owners",
+        """
+        c1 assigned gen 1
+        c1 commits 1 gen 1
+        c2 assigned gen 2
+        x begins T
+      - x offsets 1 in T of c1 gen 2
+      + x offsets 1 in T of c2 gen 2
+        x ends T
+        x committed T
+        """,
+    ),
+    "of a member that has committed before the group was deleted, and heard of it later": (
+        "two-owners",
+        """
+      + c1 calls one
+        began
+      - c1 calls one
+        c1 assigned gen 1
+        c1 returns one
+        c1 commits 1 gen 5 call one
+        c2 assigned gen 2
+        """,
+    ),
+    "of a member that keeps it while its epoch rises": (
+        "two-owners",
+        """
+        c1 assigned gen 3
+        c1 commits 1 gen 4
+        c1 commits 2 gen 5
+      - c2 assigned gen 5
+        c1 revoked gen 5
+      + c2 assigned gen 6
+        """,
+    ),
     "an input becomes two outputs": (
         "duplicate",
         """

@@ -34,6 +34,8 @@ class _Kafka:
     position: dict[TopicPartition, int] = field(default_factory=dict)
     committed: dict[TopicPartition, int] = field(default_factory=dict)
     count: int = 0
+    #: Somebody has sought forward, so the group has not read everything.
+    has_leapt: bool = False
 
     # producers
 
@@ -134,6 +136,17 @@ class _Kafka:
             self.position[tp] = max(0, self.position[tp] - back)
             self.history.consumer(self.owner[tp], group=_GROUP).sought({tp: self.position[tp]})
 
+    def leap(self, number: int, wide: int) -> None:
+        """The owner goes forward, and leaves out what is between; or to the end, wherever that is."""
+        tp = _PARTITIONS[number]
+        if tp in self.owner:
+            self.has_leapt = True
+            end = len(self.logs[tp])
+            to = end if wide == 3 else min(end, self.position[tp] + wide)
+            self.position[tp] = max(to, self.position[tp])
+            told = -1 if wide == 3 else self.position[tp]
+            self.history.consumer(self.owner[tp], group=_GROUP).sought({tp: told})
+
     # the end
 
     def finish(self, *, read_back: bool) -> History:
@@ -151,7 +164,8 @@ class _Kafka:
                 ]
                 self.history.log(tp, records, high_watermark=len(log), last_stable_offset=self._stable(tp))
             self.history.positions(_GROUP, self.committed)
-        self.history.drained(_GROUP, _PARTITIONS)
+        if not self.has_leapt:
+            self.history.drained(_GROUP, _PARTITIONS)
         return self.history
 
     def _visible(self, record: _Stored) -> bool:
@@ -164,7 +178,16 @@ class _Kafka:
         return len(self.logs[tp])
 
 
-_STEPS = (_Kafka.send, _Kafka.send_in_txn, _Kafka.end, _Kafka.rebalance, _Kafka.poll, _Kafka.commit, _Kafka.seek)
+_STEPS = (
+    _Kafka.send,
+    _Kafka.send_in_txn,
+    _Kafka.end,
+    _Kafka.rebalance,
+    _Kafka.poll,
+    _Kafka.commit,
+    _Kafka.seek,
+    _Kafka.leap,
+)
 _steps = st.lists(st.tuples(st.sampled_from(_STEPS), st.integers(0, 1), st.integers(0, 3)), max_size=80)
 
 

@@ -62,9 +62,13 @@ class History:
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, events: Iterable[Event] = ()) -> None:
+        if not callable(clock):
+            raise HistoryError(
+                f"clock has to be a function that gives seconds, such as time.monotonic, not {clock!r:.80}"
+            )
         self._clock = clock
         self._lock = threading.Lock()
-        self._events = list(events)
+        self._events = list(_each(events, "events"))
         self._logs = check_events(self._events)
 
     @property
@@ -254,7 +258,11 @@ class ProducerNotes(_Notes):
         member_id: str = "",
         generation: int = -1,
     ) -> None:
-        """`send_offsets_to_transaction` returned."""
+        """`send_offsets_to_transaction` returned. A generation of -1 says that none was sent, or that it is not known.
+
+        Where no member of the group has told its generation (`ConsumerNotes.assigned`), nobody looks for offsets that
+        were sent without it.
+        """
         self.note(OffsetsSent(txn, group, _offsets(offsets), member_id, generation))
 
     def ending(self, txn: str, *, commit: bool) -> None:
@@ -285,7 +293,8 @@ class ConsumerNotes(_Notes):
     ) -> None:
         """The member was given partitions. Under cooperative rebalancing, only those that are new.
 
-        Without the generation (librdkafka does not tell it), nobody looks for two owners.
+        Without the generation (of a client that does not tell it), nobody looks for two owners, nor for offsets that
+        were sent to a transaction without it.
         """
         self.note(Assigned(self._group(), generation, _partitions(partitions), instance_id))
 

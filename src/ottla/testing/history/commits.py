@@ -9,7 +9,19 @@ from typing import NamedTuple
 from ottla.base.types import TopicPartition
 from ottla.testing.history.anomaly import Anomaly
 from ottla.testing.history.evidence import LIFE_OF_A_GROUP, NEVER, Evidence
-from ottla.testing.history.facts import Began, Called, Committed, Ended, Ending, OffsetsSent, Polled, Positions, Sought
+from ottla.testing.history.facts import (
+    Assigned,
+    Began,
+    Called,
+    Committed,
+    Ended,
+    Ending,
+    OffsetsSent,
+    Polled,
+    Positions,
+    Revoked,
+    Sought,
+)
 from ottla.testing.history.seeks import Reached
 
 _Place = tuple[str, TopicPartition]
@@ -33,14 +45,18 @@ def commit_ahead(evidence: Evidence) -> Iterator[Anomaly]:
             case Polled(group=str(group), records=records):
                 for tp, offset, _ in records:
                     given[group].add((tp, offset))
-                    given[group].update(_records(evidence, tp, reached[group, tp].given(offset)))
+                    given[group].update(_records(evidence, tp, reached[group, tp].given(event.who, offset)))
                     start[group, tp] = min(offset, start.get((group, tp), offset))
                 committed_only.setdefault(group, event.fact.read_committed)
                 continue
             case Sought(positions=positions) if event.who in evidence.group_of:
                 group = evidence.group_of[event.who]
                 for tp, offset in positions.items():
-                    given[group].update(_records(evidence, tp, reached[group, tp].sought(offset)))
+                    given[group].update(_records(evidence, tp, reached[group, tp].sought(event.who, offset)))
+                continue
+            case Assigned(group=group, partitions=partitions) | Revoked(group=group, partitions=partitions):
+                for tp in partitions:
+                    reached[group, tp].changed(event.who)
                 continue
             case Committed(group=group, offsets=offsets, member_id=who, outcome="committed" | "unknown"):
                 pass
@@ -216,12 +232,13 @@ def unfenced_commit(evidence: Evidence) -> Iterator[Anomaly]:
     """A transaction got a group's offsets without the member's generation, so that nobody can refuse a zombie
     (KIP-447).
 
-    Excused: a group without members that subscribe; its offsets have no generation.
+    Excused: a group without members that subscribe; its offsets have no generation. And one of which no member has told
+    its generation (`Assigned`): -1 is also what a test notes whose client does not tell it.
     """
     for event in evidence.events:
         match event.fact:
-            case OffsetsSent(group=group, generation=generation) as sent if generation < 0 and group in evidence.groups:
-                text = f"{event.who}: offsets of {group} in {sent.txn} without a member's generation"
+            case OffsetsSent() as sent if sent.generation < 0 and sent.group in evidence.with_generations:
+                text = f"{event.who}: offsets of {sent.group} in {sent.txn} without a member's generation"
                 yield Anomaly("unfenced-commit", text, (sent.txn, event.who))
             case _:
                 pass

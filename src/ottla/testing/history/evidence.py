@@ -80,8 +80,8 @@ class Evidence:
         self.killed: Final[dict[str, int]] = {}
         self.positions: Final[dict[str, Positions]] = {}
         self.drained: Final[list[Drained]] = []
-        #: Groups with members that subscribe.
-        self.groups: Final[set[str]] = set()
+        #: Groups with members that subscribe, and whose clients tell the generation.
+        self.with_generations: Final[set[str]] = set()
         #: The group of each consumer that has one.
         self.group_of: Final[dict[str, str]] = {}
         #: Where in the history a group began again with its first generation.
@@ -111,8 +111,9 @@ class Evidence:
                     self.polls.append((event, polled))
                     if polled.group is not None:
                         self.group_of[event.who] = polled.group
-                case Assigned(group=group):
-                    self.groups.add(group)
+                case Assigned(group=group, generation=generation):
+                    if generation >= 0:
+                        self.with_generations.add(group)
                     self.group_of[event.who] = group
                 case GroupBegan(group=group) as began:
                     self.began_again[group].append(index)

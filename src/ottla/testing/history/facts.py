@@ -88,7 +88,10 @@ class Began:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsSent:
-    """Offsets were added to a transaction, with the member's id and generation (KIP-447), or without them."""
+    """Offsets were added to a transaction, with the member's id and generation (KIP-447), or without them.
+
+    A generation of -1 is none; or one that the test does not know, in a group where `Assigned` has none either.
+    """
 
     txn: str
     group: str

@@ -12,12 +12,27 @@ from typing import Any, Final, get_args, get_type_hints
 from ottla.base.errors import OttlaError
 from ottla.base.types import TopicPartition
 from ottla.base.words import counted
-from ottla.testing.history.facts import CommitOutcome, Event, Fact, Log, LogRecord, Read, TransactionOutcome
+from ottla.testing.history.facts import (
+    Acknowledged,
+    CommitOutcome,
+    Event,
+    Fact,
+    Log,
+    LogRecord,
+    Polled,
+    Read,
+    Sought,
+    TransactionOutcome,
+)
 
 #: Another meaning of a fact, or another form of a line, has another version. A new fact has not.
 VERSION: Final = 2
 _KEY: Final = "ottla-history"
 _END: Final = "ottla-history-events"
+#: The offset of a record, or of a position, that the test does not know.
+_UNKNOWN: Final = -1
+_OFFSETS: Final = "offsets are 0 or more"
+_OR_UNKNOWN: Final = f"and {_UNKNOWN} is one that is not known"
 
 
 class HistoryError(OttlaError, ValueError):
@@ -56,7 +71,10 @@ def line_of(event: Event) -> str:
 
 
 def check_fact(fact: Fact) -> None:
-    """HistoryError for a fact with a field of another type: the checkers would pass it over, and find nothing wrong."""
+    """HistoryError for a fact with a field of another type, or an offset that cannot be.
+
+    The checkers would pass it over, and find nothing wrong.
+    """
     kind = type(fact).__name__
     if kind not in _FIELDS:
         raise HistoryError(f"{fact!r:.80} is no fact; it is one of {', '.join(sorted(_KINDS))}")
@@ -66,6 +84,39 @@ def check_fact(fact: Fact) -> None:
             reader(_plain(value))
         except _WrongError as wrong:
             raise HistoryError(f"{name!r} of {kind} has to be {wrong}, not {value!r:.80}") from None
+    _check_offsets(fact)
+
+
+def _check_offsets(fact: Fact) -> None:
+    """HistoryError for an offset that no record can have."""
+    match fact:
+        case Acknowledged(offset=offset) if offset < _UNKNOWN:
+            raise HistoryError(f"'offset' of Acknowledged is {offset}: {_OFFSETS}, {_OR_UNKNOWN}")
+        case Sought(positions=positions):
+            lowest = min(positions.values(), default=0)
+            if lowest < _UNKNOWN:
+                raise HistoryError(f"'positions' of Sought have an offset of {lowest}: {_OFFSETS}, {_OR_UNKNOWN}")
+        case Polled(records=records) | Log(records=records):
+            lowest = min((record.offset for record in records), default=0)
+            if lowest < 0:
+                raise HistoryError(f"'records' of {type(fact).__name__} have an offset of {lowest}: {_OFFSETS}")
+        case _:
+            pass
+    if isinstance(fact, Log):
+        _check_ends(fact)
+
+
+def _check_ends(log: Log) -> None:
+    for name in ("start_offset", "high_watermark", "last_stable_offset"):
+        offset = getattr(log, name)
+        if offset is not None and offset < 0:
+            raise HistoryError(f"{name!r} of Log is {offset}: {_OFFSETS}")
+    end, stable = log.high_watermark, log.last_stable_offset
+    if end is not None and stable is not None and stable > end:
+        raise HistoryError(
+            f"'last_stable_offset' of Log is {stable}, which is above its 'high_watermark', {end}: were the two taken "
+            "for each other, or the high watermark read first, while somebody wrote?"
+        )
 
 
 def check_event(at_s: float, who: str, fact: Fact) -> None:

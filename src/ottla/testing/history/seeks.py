@@ -1,31 +1,54 @@
 """What somebody has passed by a seek forward, and so was not given."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+
+class _Position(NamedTuple):
+    """Where the next record is read from."""
+
+    offset: int
+    #: Whether an offset that nobody knows was sought from there, and nothing was given since.
+    is_left: bool
+
+
+_BEGINNING: Final = _Position(0, is_left=False)
 
 
 @dataclass(slots=True)
 class Reached:
-    """How far a consumer, or a group, has come in a partition. Each step tells the offsets that a seek has passed."""
+    """How far the readers of a group have come in a partition. Each step tells the offsets that a seek has passed.
 
-    #: The highest offset that was given or passed.
-    highest: int = -1
-    #: Whether it has sought an offset that nobody knows, and was given nothing since.
-    is_unknown: bool = False
+    A reader of whom nothing is known yet goes on where another one of its group was last.
+    """
 
-    def sought(self, offset: int) -> range:
+    last: _Position = _BEGINNING
+    positions: dict[str, _Position] = field(default_factory=dict)
+
+    def sought(self, who: str, offset: int) -> range:
         """The next record is the one at this offset; -1 is an offset that nobody knows."""
-        self.is_unknown = offset < 0
-        passed = range(self.highest + 1, offset)
-        self.highest = max(self.highest, offset - 1)
-        return passed
+        before = self.positions.get(who, self.last)
+        if offset < 0:
+            return self._goes_on(who, _Position(before.offset, is_left=True), range(0))
+        return self._goes_on(who, _Position(offset, is_left=False), range(before.offset, offset))
 
-    def given(self, offset: int) -> range:
+    def given(self, who: str, offset: int) -> range:
         """The record at this offset was given."""
-        passed = self.committed(offset)
-        self.is_unknown = False
-        self.highest = max(self.highest, offset)
-        return passed
+        passed = _passed(self.positions.get(who, self.last), offset)
+        return self._goes_on(who, _Position(offset + 1, is_left=False), passed)
 
     def committed(self, offset: int) -> range:
         """The position that was committed. It tells something only if nobody knows where the last seek went."""
-        return range(self.highest + 1, offset if self.is_unknown else 0)
+        return _passed(self.last, offset)
+
+    def changed(self, who: str) -> None:
+        """The partition was given to a reader, or taken from it: it begins where its group is."""
+        self.positions.pop(who, None)
+
+    def _goes_on(self, who: str, position: _Position, passed: range) -> range:
+        self.last = self.positions[who] = position
+        return passed
+
+
+def _passed(before: _Position, offset: int) -> range:
+    return range(before.offset, offset if before.is_left else 0)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from ottla.base.types import TopicPartition
 from ottla.testing.history.anomaly import Anomaly
 from ottla.testing.history.evidence import Evidence, PartitionLog
-from ottla.testing.history.facts import Acknowledged, Log, LogRecord, Polled, Sought
+from ottla.testing.history.facts import Acknowledged, Assigned, Log, LogRecord, Polled, Revoked, Sought
 from ottla.testing.history.seeks import Reached
 
 
@@ -99,10 +99,13 @@ def _given(evidence: Evidence) -> defaultdict[TopicPartition, _Given]:
                         given = found[tp]
                         given.uids.add(uid)
                         given.lowest, given.highest = min(given.lowest, offset), max(given.highest, offset)
-                        given.seek(reached[reader, tp].given(offset))
+                        given.seek(reached[reader, tp].given(event.who, offset))
             case Sought(positions=positions):
                 for tp, offset in positions.items():
-                    found[tp].seek(reached[reader, tp].sought(offset))
+                    found[tp].seek(reached[reader, tp].sought(event.who, offset))
+            case Assigned(partitions=partitions) | Revoked(partitions=partitions):
+                for tp in partitions:
+                    reached[reader, tp].changed(event.who)
             case _:
                 pass
     return found
