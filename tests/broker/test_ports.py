@@ -10,6 +10,7 @@ import pytest
 from ottla.broker.handlers.table import TABLE, Entry
 from ottla.broker.node import Node
 from ottla.broker.ports.access import HasAccess
+from ottla.broker.ports.answers import HasAnswers
 from ottla.broker.ports.acls import HasAcls
 from ottla.broker.ports.groups import HasGroups
 from ottla.broker.ports.identity import HasIdentity, HasRandom
@@ -51,6 +52,7 @@ def every_need(
     node: Node,
 ) -> tuple[
     HasAccess,
+    HasAnswers,
     HasAcls,
     HasClock,
     HasConfig,
@@ -71,7 +73,7 @@ def every_need(
     HasVerification,
 ]:
     """Handlers are called by name, so mypy sees only here that a node is what each of them asks for."""
-    return (node,) * 19
+    return (node,) * 20
 
 
 def test_mypy_sees_that_a_node_is_all_that_handlers_ask_for() -> None:
