@@ -10,8 +10,8 @@ import pytest
 from ottla.broker.handlers.table import TABLE, Entry
 from ottla.broker.node import Node
 from ottla.broker.ports.access import HasAccess
-from ottla.broker.ports.answers import HasAnswers
 from ottla.broker.ports.acls import HasAcls
+from ottla.broker.ports.answers import HasAnswers
 from ottla.broker.ports.groups import HasGroups
 from ottla.broker.ports.identity import HasIdentity, HasRandom
 from ottla.broker.ports.partitions import HasPartitions
