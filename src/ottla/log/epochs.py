@@ -43,6 +43,8 @@ class LeaderEpochs:
                 # The file is written atomically, so something else has changed it. Recovery reads the epochs from the
                 # batches instead.
                 self._entries, self.fault = [], str(fault)
+        #: Whether the file is gone, or says nothing. It is written before the first record is.
+        self.was_empty = not self._entries
 
     @property
     def latest(self) -> int:

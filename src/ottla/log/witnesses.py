@@ -196,19 +196,21 @@ def _mend_epochs(epochs: LeaderEpochs, segments: Collection[Segment], start_offs
     """Read the leader epochs from the batches if the checkpoint does not know that of the first record, or is refuted.
 
     Returns whether that is worth telling. If it only begins too late, it may be newer than the checkpoint of starts.
+    What was not flushed was read again, and then the epochs are known, but the file was gone nevertheless.
     """
-    entries = epochs.entries
-    is_whole = start_offset >= end_offset or (bool(entries) and entries[0][1] <= start_offset)
+    entries, has_records = epochs.entries, start_offset < end_offset
+    is_whole = not has_records or (bool(entries) and entries[0][1] <= start_offset)
     is_refuted = is_whole and _are_refuted(epochs, segments, OffsetRange(start_offset, end_offset))
+    was_missing = epochs.was_empty and has_records
     if is_whole and not is_refuted and epochs.fault is None:
-        return False
+        return was_missing
     epochs.forget()
     for segment in segments:
         for _, header in segment.sound_headers(0, ANY_OFFSET):
             epochs.read(header, start_offset)
     epochs.begin_at(start_offset)
     epochs.save(sync=False)
-    return epochs.fault is not None or is_refuted or (not entries and bool(epochs.entries))
+    return epochs.fault is not None or is_refuted or (was_missing and bool(epochs.entries))
 
 
 def _are_refuted(epochs: LeaderEpochs, segments: Collection[Segment], extent: OffsetRange) -> bool:
