@@ -187,7 +187,8 @@ def mended(
             f"{epochs.newest}: it is not believed (no checksum tells whether it was changed)"
         )
     if snapshots.damaged:
-        found.append(f"{', '.join(snapshots.damaged)}: damaged; the producers are read from the batches again")
+        names = ", ".join(snapshots.damaged)
+        found.append(f"{names}: damaged, or of another offset; the producers are read from the batches again")
     indexes = (segment.txn_index for segment in segments)
     return (*found, *(f"{index.name} is made again from the markers" for index in indexes if index.was_wrong))
 
