@@ -104,6 +104,7 @@ class Checkpoints:
         #: Whether the start has found no manifest that can be used.
         self.lacks_manifest = False
         self._manifest = self._read_manifest()
+        self._epochs_reach_start = self._manifest.epochs_reach_start
         self.recovery_points = self._read(RECOVERY_POINT_CHECKPOINT)
         self.log_start_offsets = self._read(LOG_START_OFFSET_CHECKPOINT)
         self._read(HIGH_WATERMARK_CHECKPOINT)
@@ -129,12 +130,18 @@ class Checkpoints:
         """
         return tp in self._named or any(tp in named for named in tuple(self._coming.values()))
 
+    def has_older_starts(self, starts: Iterable[tuple[TopicPartition, int]]) -> bool:
+        """Whether the broker stopped in order, and the files do not say that the logs begin there: they are older."""
+        may_be = self.clean and self._epochs_reach_start
+        return may_be and any(self.log_start_offsets.get(tp, 0) < offset for tp, offset in starts)
+
     def outside(self, tp: TopicPartition, *, is_known: bool, leader_epoch: int | None = None) -> Outside:
         """What is known of a partition before its own files are looked at; `leader_epoch` from the metadata."""
         return Outside(
             is_known,
             start_is_unknown=LOG_START_OFFSET_CHECKPOINT in self.unusable,
             start_is_unproved=self.lacks_manifest,
+            start_may_be_old=is_known and self.clean and self._epochs_reach_start,
             flush_is_unknown=RECOVERY_POINT_CHECKPOINT in self.unusable,
             aborts=self.aborts.get(tp, {}),
             holes=self._holes.get(tp, ()),
@@ -182,6 +189,7 @@ class Checkpoints:
             self._manifest.properties,
             {each.tp: each.holes for each in plan.offsets if each.holes},
             {each.tp: each.bases for each in plan.offsets if each.bases},
+            epochs_reach_start=True,
         )
         self._write_manifest(coming)
         for name, content in contents.items():

@@ -44,6 +44,8 @@ class Manifest:
     holes: Mapping[TopicPartition, tuple[OffsetRange, ...]] = field(default_factory=dict)
     #: Base offsets of a partition's segments, as they were at a stop in order.
     bases: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
+    #: Each log's leader epochs begin where the log does, or before. Older versions let them begin behind a hole.
+    epochs_reach_start: bool = False
 
     def fault_of(self, name: str, content: bytes | None) -> str | None:
         """What is wrong with a file; None when it is as it was left, or when nothing is known of it."""
@@ -73,6 +75,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
             "properties": manifest.properties,
             "holes": [[*tp, *holes] for tp, holes in sorted(manifest.holes.items())],
             "bases": [[*tp, *bases] for tp, bases in sorted(manifest.bases.items())],
+            "epochs_reach_start": manifest.epochs_reach_start,
         }
     ).encode()
     return f"{crc32c(body)}\n".encode() + body
@@ -104,6 +107,7 @@ def _manifest(found: Any) -> Manifest:
             for topic, number, *holes in found.get("holes", ())
         },
         {TopicPartition(topic, number): tuple(bases) for topic, number, *bases in found.get("bases", ())},
+        found.get("epochs_reach_start") is True,
     )
 
 

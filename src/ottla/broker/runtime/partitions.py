@@ -265,7 +265,9 @@ class Partitions:
             self.open_topic(topic, image.topic_configs(topic.name))
         if self._checkpoints.lacks_manifest:
             self.checkpoint_plan()()
-        elif self._checkpoints.unusable:
+        elif self._checkpoints.unusable or self._checkpoints.has_older_starts(
+            (each.tp, each.log.log_start_offset) for each in self._partitions.values()
+        ):
             # Before anybody is served: if the broker is killed now, a second damage would take the other witness.
             with suppress(StorageError):  # on a full disk it is tried again soon (`lacks_checkpoints`)
                 self.checkpoint_plan()()
