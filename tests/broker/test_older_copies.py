@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import random
+from collections import deque
 from typing import Final
 
 import pytest
 
+from ottla.base.errors import StorageError
 from ottla.base.types import TopicPartition
 from ottla.broker.recover import Recovered
 from ottla.broker.runtime.manifest import MANIFEST
@@ -15,7 +18,7 @@ from ottla.log.partition import PartitionLog
 from ottla.wire.crc import crc32c
 from ottla.wire.errors import ErrorCode
 from sim.disk import SimDisk
-from tests.broker.directory.directories import start
+from tests.broker.directory.directories import contents, start
 from tests.broker.metadata_changes import make_topic
 from tests.log.batches import NOW_MS, batch
 from tests.log.logs import append, retain
@@ -23,6 +26,8 @@ from tests.log.logs import append, retain
 #: So that a few records fill a segment.
 _SMALL = {"internal.segment.bytes": "200", "retention.ms": "-1"}
 _EPOCHS: Final = "leader-epoch-checkpoint"
+_METADATA: Final = "__cluster_metadata-0"
+_MARK: Final = "acknowledged-end-offset"
 _OLDER = f"t-0: {LOG_START_OFFSET_CHECKPOINT} says that the log begins at offset 0, and {_EPOCHS} says another one"
 
 
@@ -206,3 +211,89 @@ def test_killed_anywhere_in_a_deletion_or_a_stop_a_start_finds_no_older_copy() -
         written = decode_offsets(left.content("", LOG_START_OFFSET_CHECKPOINT))
         assert written[TopicPartition("t", 0)] == starts[-1]
     assert (starts[0], starts[-1]) == (0, 12)
+
+
+def _with_older_metadata(*, is_stopped: bool) -> SimDisk:
+    """Topic `t` was made, then `u`; the metadata log does not know `u`."""
+    disk = _ten_records()
+    copy = disk.after_kill()
+    recovered = start(disk, [])
+    _create(recovered, "u", {})
+    if is_stopped:
+        recovered.close()
+    else:
+        recovered.partitions.checkpoint_plan()()
+    _put_back(copy, disk, _METADATA)
+    return disk
+
+
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_an_older_metadata_log_stops_the_start_and_nothing_is_changed(is_stopped: bool) -> None:
+    """Its own end mark is as old: acknowledged topics and ACLs were gone, without a line."""
+    disk = _with_older_metadata(is_stopped=is_stopped)
+    before = contents(disk)
+    with pytest.raises(
+        StorageError, match=rf"{_METADATA}: the metadata log ends at offset \d+, and .*/{MANIFEST} "
+    ) as no:
+        start(disk, [])
+    assert f"To go on without these changes, remove /disk/{_METADATA}/{_MARK}" in str(no.value)
+    assert contents(disk) == before
+
+
+def test_who_removes_the_end_mark_goes_on_with_an_older_metadata_log_also_when_killed() -> None:
+    """Whatever was written on the way: no start behind it is refused."""
+    made = _with_older_metadata(is_stopped=True)
+    made.change(_METADATA, _MARK, None)
+    disk = _Watched()
+    for folder, name in made.files():
+        files = disk.open_folder(folder) if folder else disk.own_files()
+        files.write(name, made.content(folder, name))
+    disk.is_watching = True
+    recovered, told = _start(disk)
+    assert any(_MARK in each for each in told)
+    disk.note()
+    recovered.close()
+    disk.note()
+    for _, left in disk.left:
+        recovered = start(left, [])
+        assert "u" not in recovered.metadata.image.topics
+        recovered.close()
+
+
+def test_killed_anywhere_in_changes_of_the_metadata_no_start_is_refused() -> None:
+    disk = _Watched()
+    _ten_records(disk=disk)
+    recovered = start(disk, [])
+    disk.is_watching = True
+    for name in ("u", "v"):
+        _create(recovered, name, {})
+        disk.known += name
+        recovered.partitions.checkpoint_plan()()
+    recovered.close()
+    disk.note()
+    for known, left in disk.left[::2]:
+        again = start(left, [])
+        assert {"t", *known} <= set(again.metadata.image.topics)
+
+
+def test_a_manifest_of_an_older_version_knows_of_no_end_of_the_metadata() -> None:
+    disk = _with_older_metadata(is_stopped=True)
+    body = disk.content("", MANIFEST).partition(b"\n")[2]
+    at = body.index(b', "metadata_end"')
+    older = body[:at] + b"}"
+    disk.change("", MANIFEST, f"{crc32c(older)}\n".encode() + older)
+    assert "u" not in start(disk, []).metadata.image.topics
+
+
+def test_a_loss_of_power_leaves_no_metadata_log_that_is_shorter_than_the_manifest_says() -> None:
+    """The manifest says what was synced, and not what was written."""
+    for seed in range(20):
+        disk = _ten_records()
+        recovered = start(disk, [])
+        _create(recovered, "u", {})
+        change = recovered.metadata.change(recovered.metadata.removal_records([recovered.metadata.image.topics["u"]]))
+        deque(change.encode(), 0)
+        change.append()  # it waits for the device
+        recovered.partitions.checkpoint_plan()()
+        again = start(disk.after_power_loss(random.Random(seed)), [])
+        assert {"t"} <= set(again.metadata.image.topics)
