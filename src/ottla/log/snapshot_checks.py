@@ -28,8 +28,11 @@ def is_of_its_offset(state: ProducerState, segments: Sequence[Segment]) -> bool:
     if any(max(_last_offset(each), each.txn_first_offset) >= offset for each in state.producers.values()):
         return False
     open_at = {(each.producer_id, each.first_offset) for each in state.ongoing.values()}
-    aborted = (each for segment in segments for each in segment.txn_index.entries) if open_at else ()
-    if any((each.producer_id, each.first_offset) in open_at and each.last_offset < offset for each in aborted):
+    if open_at and any(
+        (each.producer_id, each.first_offset) in open_at and each.last_offset < offset
+        for segment in segments
+        for each in segment.txn_index.entries
+    ):
         return False
     segment = next((each for each in reversed(segments) if each.base_offset < offset), None)
     return segment is None or not _is_contradicted(state, segment)
