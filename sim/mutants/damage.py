@@ -30,7 +30,7 @@ def tells_nothing() -> Iterator[None]:
 def cuts_the_metadata() -> Iterator[None]:
     """The metadata log is cut at its first bad batch, like any other log, and gives the same producer ids again."""
 
-    def refuse(disk: Disk, folder: str, tell: Tell) -> bool:
+    def refuse(disk: Disk, folder: str, tell: Tell, *, sealed_end: int | None) -> bool:
         """As if nothing could be wrong."""
         return True
 

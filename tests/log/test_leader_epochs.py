@@ -7,7 +7,7 @@ place that knows where the log begins: a wrong one would take all records away w
 import pytest
 
 from ottla.log.config import LogConfig
-from ottla.log.memory import MemoryStorage
+from ottla.log.memory import CrashedError, MemoryStorage
 from ottla.log.partition import PartitionLog
 from ottla.log.results import EpochEndOffset
 from ottla.log.witnesses import Outside
@@ -117,6 +117,35 @@ def test_a_checkpoint_with_a_later_epoch_than_the_leaders_is_made_again() -> Non
         "leader-epoch-checkpoint (checkpoint: 3 is no leader epoch, the newest is 0) is made again from the batches",
     )
     assert storage.files[_EPOCHS].content == b"0\n1\n0 0\n"
+
+
+@pytest.mark.parametrize("recovery_point", [0, 3, 7])
+def test_a_checkpoint_that_is_gone_after_kill_is_told(recovery_point: int) -> None:
+    """What lies behind the recovery point is read again, and the epochs with it: nobody had missed the file."""
+    storage = _written()
+    assert _open(storage.after_kill(), recovery_point=recovery_point).findings.mended == ()
+    del storage.files[_EPOCHS]
+    left = storage.after_kill()
+    log = _open(left, recovery_point=recovery_point)
+    assert log.findings.mended == ("leader-epoch-checkpoint (gone or wrong) is made again from the batches",)
+    assert left.files[_EPOCHS].content == b"0\n1\n0 0\n"
+    assert _open(left.after_kill(), recovery_point=recovery_point).findings.mended == ()
+
+
+def test_killed_at_any_write_before_the_first_record_a_start_misses_no_checkpoint() -> None:
+    """It is written before the first record is, and a log without records needs none."""
+    storage = MemoryStorage()
+    log = open_log(storage)
+    assert _open(storage.after_kill()).findings.mended == ()
+    for torn in (0, 40):
+        storage.tear_next = torn
+        with pytest.raises(CrashedError):
+            log.append(idempotent(0), now_ms=NOW_MS, leader_epoch=0)
+        left = storage.after_kill()
+        assert _EPOCHS in left.files
+        assert _open(left).findings.mended == ()
+        del left.files[_EPOCHS]
+        assert _open(left.after_kill()).findings.mended == (), "there is no record that it could tell of"
 
 
 def test_where_no_batch_is_left_the_epochs_say_where_the_log_begins() -> None:

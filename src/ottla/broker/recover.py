@@ -29,7 +29,7 @@ from ottla.broker.metadata.records import ConfigRecord, FeatureLevelRecord, Meta
 from ottla.broker.metadata.snapshots import read_snapshot
 from ottla.broker.metadata.takeover import notes, refusal
 from ottla.broker.runtime.directories import has_metadata, must_hold_no_partitions
-from ottla.broker.runtime.manifest import MANIFEST, sealed_properties
+from ottla.broker.runtime.manifest import MANIFEST, sealed_metadata_end, sealed_properties
 from ottla.broker.runtime.partitions import Partitions
 from ottla.broker.told import Kind, Tell, Told, log_told
 
@@ -75,7 +75,8 @@ def recover(config: BrokerConfig, clock: Clock, disk: Disk, rng: random.Random, 
         sealed=None if is_theirs else sealed_properties(disk.own_files()),
         tell=tell,
     )
-    is_whole = refuse_damage(disk, METADATA_FOLDER, tell)
+    sealed_end = None if is_theirs else sealed_metadata_end(disk.own_files())
+    is_whole = refuse_damage(disk, METADATA_FOLDER, tell, sealed_end=sealed_end)
     if not has_metadata(disk):
         must_hold_no_partitions(disk)  # before any file is changed
         if disk.own_files().read(MANIFEST) is not None:
@@ -86,9 +87,9 @@ def recover(config: BrokerConfig, clock: Clock, disk: Disk, rng: random.Random, 
     first_records = _first_records(disk, config)
     if is_theirs:
         _refuse_what_one_node_cannot_serve(disk, properties)
-    partitions = Partitions(config, clock, disk, rng, tell, is_theirs=is_theirs)
+    partitions = Partitions(config, clock, disk, rng, tell, is_theirs=is_theirs, has_whole_metadata=is_whole)
     tp = TopicPartition(METADATA_TOPIC, 0)
-    log = partitions.open_log(tp, None, _METADATA_CONFIGS, may_have_lost_its_end=not is_whole)
+    log = partitions.open_metadata(tp, _METADATA_CONFIGS)
     if log.end_offset == 0:
         must_hold_no_partitions(disk)
     metadata = ClusterMetadata(log, disk.open_folder(METADATA_FOLDER), properties.node_id, clock)

@@ -43,6 +43,8 @@ class LeaderEpochs:
                 # The file is written atomically, so something else has changed it. Recovery reads the epochs from the
                 # batches instead.
                 self._entries, self.fault = [], str(fault)
+        #: Whether the file is gone, or says nothing. It is written before the first record is.
+        self.was_empty = not self._entries
 
     @property
     def latest(self) -> int:
@@ -141,8 +143,8 @@ class LeaderEpochs:
 
     def begin_at(self, log_start_offset: int) -> None:
         """Say where the log begins, where no batch is left that does, or one says a wrong epoch: it is the second place
-        that knows it."""
-        if (log_start_offset > 0 or self.wrong) and (not self._entries or self._entries[0][1] > log_start_offset):
+        that knows it. So it must not begin later, either, behind a hole or what was compacted."""
+        if not self._entries or self._entries[0][1] > log_start_offset:
             epoch = self._entries[0][0] if self._entries else self._newest if self._newest < _MAX_EPOCH else 0
             self._entries = [(epoch, log_start_offset), *self._entries[1:]]
 

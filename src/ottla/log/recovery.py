@@ -21,6 +21,7 @@ Each step returns a frozen value, and `load` hands one to the next. What stays m
 its segments, its producers and its leader epochs.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -36,6 +37,7 @@ from ottla.log.producers import ProducerState
 from ottla.log.salvage import reached_in, reached_offset
 from ottla.log.segment import Segment, delete_segments
 from ottla.log.snapshot import Snapshots
+from ottla.log.snapshot_checks import is_of_its_offset
 from ottla.log.storage import Storage
 from ottla.log.walk import Known, Plan, Walk, Walked, plan_pass
 from ottla.log.witnesses import Outside, Seen, emptied_behind, look, losses, lost_segments, mended, start_of
@@ -87,7 +89,7 @@ def load(
     snapshots, unflushed = Snapshots(storage), None if clean else segments
     seen = look(found.bases, found.orphans, epochs, snapshots, unflushed, recovery_point, plan.indexed_offset)
     seen = seen._replace(emptied=emptied_behind(recorded, found.bases, segments))
-    producers = _load_producers(snapshots, first_offset, plan.trusted_offset, now_ms)
+    producers = _load_producers(snapshots, segments, first_offset, plan.trusted_offset, now_ms)
     # After a clean stop the last snapshot was taken at the end of the log.
     flushed_offset = trusted_offset = max(recovery_point, producers.end_offset) if clean else recovery_point
     if outside.flush_is_unknown and not clean:
@@ -132,11 +134,14 @@ def _new(storage: Storage, config: LogConfig, now_ms: int, start_offset: int, ou
     return Loaded((segment,), ProducerState(start_offset), start_offset, start_offset, start_offset, findings)
 
 
-def _load_producers(snapshots: Snapshots, first_offset: int, trusted_offset: int, now_ms: int) -> ProducerState:
+def _load_producers(
+    snapshots: Snapshots, segments: Sequence[Segment], first_offset: int, trusted_offset: int, now_ms: int
+) -> ProducerState:
     """The producers' state, from the newest snapshot that can be trusted."""
     # A snapshot at the log's very beginning says nothing about the records that are still here, so it can be trusted.
     # Records that were deleted but are still in the first segment are replayed too: their producers are still known.
-    producers = snapshots.load_newest(first_offset, max(trusted_offset, first_offset))
+    fits = partial(is_of_its_offset, segments=segments)
+    producers = snapshots.load_newest(first_offset, max(trusted_offset, first_offset), fits)
     producers = producers or ProducerState(first_offset)
     for entry in producers.producers.values():
         entry.last_seen_ms = now_ms

@@ -13,7 +13,7 @@ over what comes behind its entries, where its CRC covers it (`ProducerStateManag
 Where Kafka has written the snapshot, recovery looks for the four in the log (`history.py`).
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
 from struct import Struct, error
@@ -113,7 +113,7 @@ class Snapshots:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._written_offset = -1
-        #: Names of snapshots that were damaged.
+        #: Names of snapshots that were damaged, or of another offset.
         self.damaged: list[str] = []
 
     def offsets(self) -> list[int]:
@@ -144,18 +144,21 @@ class Snapshots:
         if state.end_offset > 0 and file_name(state.end_offset, SNAPSHOT) not in self._storage.names():
             self._storage.write(file_name(state.end_offset, SNAPSHOT), encode_snapshot(state.producers.values()))
 
-    def load_newest(self, low_offset: int, high_offset: int) -> ProducerState | None:
-        """The newest readable snapshot in the range, both ends included. Newer and damaged ones are removed."""
+    def load_newest(
+        self, low_offset: int, high_offset: int, fits: Callable[[ProducerState], bool]
+    ) -> ProducerState | None:
+        """The newest readable snapshot in the range, both ends included, that `fits` the log. Newer and damaged ones
+        are removed."""
         for offset in reversed(self.offsets()):
             name = file_name(offset, SNAPSHOT)
             content = self._storage.read(name) if low_offset <= offset <= high_offset else None
             if content is not None:
-                try:
-                    return decode_snapshot(content, offset)
-                except CorruptDataError:
-                    self.damaged.append(
-                        name
-                    )  # the power failed before it was synced: an older snapshot and more of the log say the same
+                # If the power failed before it was synced: an older snapshot and more of the log say the same.
+                with suppress(CorruptDataError):
+                    state = decode_snapshot(content, offset)
+                    if fits(state):
+                        return state
+                self.damaged.append(name)
             self._storage.delete(name)
         return None
 

@@ -34,6 +34,9 @@ class Outside(NamedTuple):
     start_is_newer: bool = False
     #: Nothing proves that the file that says where the log begins, and the `.txnindex` files, are as they were left.
     start_is_unproved: bool = False
+    #: The stop was in order, and the leader epochs cannot begin behind the start that this file says: if they do, it is
+    #: an older copy, together with all that proves it.
+    start_may_be_old: bool = False
     #: Where that file says that the log begins, when it is not believed.
     wrong_start: int | None = None
     #: What is on the device should be known, but the file that says so cannot be used.
@@ -58,7 +61,8 @@ def start_of(
     Their first entry moves along. So they are asked where the checkpoint cannot be used, and believed where it says
     another offset and nothing proves it. A deletion moves the recovery point, too, but its checkpoint is written later:
     an entry above it is believed only where nothing else says where the log begins, and told; and never one behind all
-    records, which have `reached` so far. None where nothing says it.
+    records, which have `reached` so far. None where nothing says it. For the same reason an entry behind the start that
+    the checkpoint says is nothing special after a kill; a stop in order has written both.
     """
     first_offset = epochs.entries[0][1] if epochs.entries else None
     is_newer = first_offset is not None and first_offset > recovery_point
@@ -66,7 +70,9 @@ def start_of(
         if first_offset is not None and is_newer and first_offset > reached():
             first_offset, is_newer = None, False
         return first_offset, outside._replace(start_is_unknown=first_offset is None, start_is_newer=is_newer)
-    if outside.start_is_unproved and not is_newer and first_offset not in (None, said or 0):
+    is_wrong = outside.start_is_unproved and not is_newer and first_offset not in (None, said or 0)
+    is_old = outside.start_may_be_old and first_offset is not None and (said or 0) < first_offset <= reached()
+    if is_wrong or is_old:
         return first_offset, outside._replace(wrong_start=said or 0)
     return said, outside
 
@@ -177,7 +183,8 @@ def mended(
     if outside.wrong_start is not None:
         found.append(
             f"log-start-offset-checkpoint says that the log begins at offset {outside.wrong_start}, and "
-            f"leader-epoch-checkpoint says another one, which is believed: it begins at offset {start_offset}"
+            f"leader-epoch-checkpoint says another one, which is believed: it begins at offset {start_offset}. If files"
+            " were put back from a copy: put all of the data directory back from the same one"
         )
     if _mend_epochs(epochs, segments, start_offset, end_offset):
         found.append(f"leader-epoch-checkpoint ({epochs.fault or 'gone or wrong'}) is made again from the batches")
@@ -187,7 +194,8 @@ def mended(
             f"{epochs.newest}: it is not believed (no checksum tells whether it was changed)"
         )
     if snapshots.damaged:
-        found.append(f"{', '.join(snapshots.damaged)}: damaged; the producers are read from the batches again")
+        names = ", ".join(snapshots.damaged)
+        found.append(f"{names}: damaged, or of another offset; the producers are read from the batches again")
     indexes = (segment.txn_index for segment in segments)
     return (*found, *(f"{index.name} is made again from the markers" for index in indexes if index.was_wrong))
 
@@ -196,19 +204,22 @@ def _mend_epochs(epochs: LeaderEpochs, segments: Collection[Segment], start_offs
     """Read the leader epochs from the batches if the checkpoint does not know that of the first record, or is refuted.
 
     Returns whether that is worth telling. If it only begins too late, it may be newer than the checkpoint of starts.
+    What was not flushed was read again, and then the epochs are known, but the file was gone nevertheless.
     """
-    entries = epochs.entries
-    is_whole = start_offset >= end_offset or (bool(entries) and entries[0][1] <= start_offset)
+    entries, has_records = epochs.entries, start_offset < end_offset
+    is_whole = not has_records or (bool(entries) and entries[0][1] <= start_offset)
     is_refuted = is_whole and _are_refuted(epochs, segments, OffsetRange(start_offset, end_offset))
+    was_missing = epochs.was_empty and has_records
     if is_whole and not is_refuted and epochs.fault is None:
-        return False
+        return was_missing
     epochs.forget()
     for segment in segments:
         for _, header in segment.sound_headers(0, ANY_OFFSET):
             epochs.read(header, start_offset)
+    is_said = start_offset > 0 or bool(epochs.entries)
     epochs.begin_at(start_offset)
     epochs.save(sync=False)
-    return epochs.fault is not None or is_refuted or (not entries and bool(epochs.entries))
+    return epochs.fault is not None or is_refuted or (was_missing and is_said)
 
 
 def _are_refuted(epochs: LeaderEpochs, segments: Collection[Segment], extent: OffsetRange) -> bool:

@@ -5,8 +5,9 @@ gap from offset 0, and a crash leaves at most one of them in part: the last, whi
 log at the first batch that is not whole. If it cut acknowledged changes away, the log would forget topics, and their
 records would be set aside as strays; and producer ids would be given twice. So anything but such an end means damage
 that a person must look at, and every file is left as it is. The end mark (`end_mark`) says which changes were
-acknowledged. No CRC covers a batch's leader epoch; but ours is 0 until Apache Kafka has led, and each of a quorum's
-epochs begins with a control batch (KIP-595).
+acknowledged; where all of the folder is an older copy, so is that, and the data directory's manifest says it. No CRC
+covers a batch's leader epoch; but ours is 0 until Apache Kafka has led, and each of a quorum's epochs begins with a
+control batch (KIP-595).
 
 Of a log that Apache Kafka has written last, nothing says what was acknowledged. It may begin behind offset 0, if a
 snapshot stands for what is gone.
@@ -19,6 +20,7 @@ from ottla.broker.disk import Disk, Entry
 from ottla.broker.metadata.end_mark import END_MARK, EndMark
 from ottla.broker.metadata.quorum import mark_of_apache_kafka
 from ottla.broker.metadata.snapshots import newest_snapshot
+from ottla.broker.runtime.manifest import MANIFEST
 from ottla.broker.told import Kind, Tell, Told, log_told
 from ottla.log.names import LOG, OFFSET_INDEX, base_offset, file_name
 from ottla.log.storage import Storage
@@ -27,8 +29,11 @@ from ottla.wire.batch import BatchHeader, check_integrity, find_whole_batch, par
 _PUT_BACK = "nothing was changed; put the file back from a copy"
 
 
-def refuse_damage(disk: Disk, folder: str, tell: Tell = log_told) -> bool:
+def refuse_damage(disk: Disk, folder: str, tell: Tell = log_told, *, sealed_end: int | None = None) -> bool:
     """StorageError when the metadata log, which is in `folder`, lacks changes that were acknowledged.
+
+    `sealed_end` is how far it must reach as files outside of the folder know; None where they do not. Without an end
+    mark it does not count: a person who goes on without the last changes removes that.
 
     Returns whether that is certain: False when there are changes, and the end mark cannot be used.
     """
@@ -56,6 +61,13 @@ def refuse_damage(disk: Disk, folder: str, tell: Tell = log_told) -> bool:
         raise StorageError(
             f"{path}/{name}: the metadata log ends at offset {end_offset}, and the changes at offsets {end_offset}–"
             f"{acknowledged - 1} were acknowledged: {_PUT_BACK}. To go on without these changes, remove "
+            f"{path}/{END_MARK}"
+        )
+    if acknowledged is not None and sealed_end is not None and end_offset < sealed_end:
+        raise StorageError(
+            f"{path}: the metadata log ends at offset {end_offset}, and {disk}/{MANIFEST} knows the changes at offsets "
+            f"{end_offset}–{sealed_end - 1}, too: the folder is an older copy. Nothing was changed; put it back from a "
+            "newer one, or all of the data directory from the same one. To go on without these changes, remove "
             f"{path}/{END_MARK}"
         )
     return acknowledged is not None or end_offset == 0 or not is_ours

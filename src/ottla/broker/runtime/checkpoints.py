@@ -7,6 +7,7 @@ other files: where a log begins, from its leader-epoch-checkpoint; what is durab
 import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -73,6 +74,8 @@ class CheckpointPlan(NamedTuple):
     number: int
     offsets: tuple[PartitionOffsets, ...]
     named: frozenset[TopicPartition]
+    #: Up to where the metadata log is on the device.
+    metadata_end: int | None = None
 
 
 class Checkpoints:
@@ -82,10 +85,17 @@ class Checkpoints:
     """
 
     def __init__(
-        self, storage: Storage, *, is_used: bool = False, is_theirs: bool = False, tell: Tell = log_told
+        self,
+        storage: Storage,
+        *,
+        is_used: bool = False,
+        is_theirs: bool = False,
+        has_whole_metadata: bool = True,
+        tell: Tell = log_told,
     ) -> None:
         """`storage` is the data directory; `is_used` says that a broker has been here before, `is_theirs` that it was
-        Apache Kafka: then what a manifest knows of the files is of an earlier time."""
+        Apache Kafka: then what a manifest knows of the files is of an earlier time. `has_whole_metadata` is not so if
+        somebody goes on with a metadata log that may lack its last changes."""
         self._storage = storage
         self._tell = tell
         self._is_used = is_used and not is_theirs
@@ -104,11 +114,15 @@ class Checkpoints:
         #: Whether the start has found no manifest that can be used.
         self.lacks_manifest = False
         self._manifest = self._read_manifest()
+        self._epochs_reach_start = self._manifest.epochs_reach_start
         self.recovery_points = self._read(RECOVERY_POINT_CHECKPOINT)
         self.log_start_offsets = self._read(LOG_START_OFFSET_CHECKPOINT)
         self._read(HIGH_WATERMARK_CHECKPOINT)
         self.cleaned_offsets = self._read(CLEANER_OFFSET_CHECKPOINT)
         self._seal()
+        if not has_whole_metadata and self._manifest.metadata_end is not None:
+            with suppress(StorageError):  # on a full disk the end mark is not made again, either
+                self._write_manifest(replace(self._manifest, metadata_end=None))
         #: What the `.txnindex` of each segment must hold.
         self.aborts = self._manifest.aborts
         self._holes = self._manifest.holes
@@ -129,12 +143,18 @@ class Checkpoints:
         """
         return tp in self._named or any(tp in named for named in tuple(self._coming.values()))
 
+    def has_older_starts(self, starts: Iterable[tuple[TopicPartition, int]]) -> bool:
+        """Whether the broker stopped in order, and the files do not say that the logs begin there: they are older."""
+        may_be = self.clean and self._epochs_reach_start
+        return may_be and any(self.log_start_offsets.get(tp, 0) < offset for tp, offset in starts)
+
     def outside(self, tp: TopicPartition, *, is_known: bool, leader_epoch: int | None = None) -> Outside:
         """What is known of a partition before its own files are looked at; `leader_epoch` from the metadata."""
         return Outside(
             is_known,
             start_is_unknown=LOG_START_OFFSET_CHECKPOINT in self.unusable,
             start_is_unproved=self.lacks_manifest,
+            start_may_be_old=is_known and self.clean and self._epochs_reach_start,
             flush_is_unknown=RECOVERY_POINT_CHECKPOINT in self.unusable,
             aborts=self.aborts.get(tp, {}),
             holes=self._holes.get(tp, ()),
@@ -143,13 +163,13 @@ class Checkpoints:
             epochs_come_first=self._is_theirs,
         )
 
-    def plan(self, partitions: Iterable[PartitionOffsets]) -> CheckpointPlan:
-        """What the files should hold now."""
+    def plan(self, partitions: Iterable[PartitionOffsets], metadata_end: int | None = None) -> CheckpointPlan:
+        """What the files should hold now; up to `metadata_end` the metadata log is on the device."""
         offsets = tuple(partitions)
         named = frozenset(each.tp for each in offsets)
         self._planned += 1
         self._coming[self._planned] = named
-        return CheckpointPlan(self._planned, offsets, named)
+        return CheckpointPlan(self._planned, offsets, named, metadata_end)
 
     def write(self, plan: CheckpointPlan) -> None:
         """Replace the files, each atomically and synced. StorageError when one cannot be replaced, by this plan or by a
@@ -182,6 +202,8 @@ class Checkpoints:
             self._manifest.properties,
             {each.tp: each.holes for each in plan.offsets if each.holes},
             {each.tp: each.bases for each in plan.offsets if each.bases},
+            epochs_reach_start=True,
+            metadata_end=plan.metadata_end,
         )
         self._write_manifest(coming)
         for name, content in contents.items():

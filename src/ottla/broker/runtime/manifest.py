@@ -4,7 +4,7 @@ Kafka's checkpoints have no checksum: a digit that changed in the offset where a
 deleted ones back. A `.txnindex` has none either: if it is changed, or gone, readers are shown aborted records.
 `meta.properties` has none: with another cluster id, clients would take this cluster for another one. And if a
 partition's `damaged-offsets` is gone, or all files of a segment, nothing else may show that a compacted log has a hole.
-Apache Kafka ignores this file.
+If all of the metadata log's folder is an older copy, nothing in it says so. Apache Kafka ignores this file.
 
 The files cannot be replaced together. So before one is replaced, the manifest holds the checksums of its old and of its
 new content; a death in between is no damage.
@@ -44,6 +44,10 @@ class Manifest:
     holes: Mapping[TopicPartition, tuple[OffsetRange, ...]] = field(default_factory=dict)
     #: Base offsets of a partition's segments, as they were at a stop in order.
     bases: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
+    #: Each log's leader epochs begin where the log does, or before. Older versions let them begin behind a hole.
+    epochs_reach_start: bool = False
+    #: Up to where the metadata log was on the device; None when that is not known.
+    metadata_end: int | None = None
 
     def fault_of(self, name: str, content: bytes | None) -> str | None:
         """What is wrong with a file; None when it is as it was left, or when nothing is known of it."""
@@ -73,6 +77,8 @@ def encode_manifest(manifest: Manifest) -> bytes:
             "properties": manifest.properties,
             "holes": [[*tp, *holes] for tp, holes in sorted(manifest.holes.items())],
             "bases": [[*tp, *bases] for tp, bases in sorted(manifest.bases.items())],
+            "epochs_reach_start": manifest.epochs_reach_start,
+            "metadata_end": manifest.metadata_end,
         }
     ).encode()
     return f"{crc32c(body)}\n".encode() + body
@@ -104,15 +110,26 @@ def _manifest(found: Any) -> Manifest:
             for topic, number, *holes in found.get("holes", ())
         },
         {TopicPartition(topic, number): tuple(bases) for topic, number, *bases in found.get("bases", ())},
+        found.get("epochs_reach_start") is True,
+        found.get("metadata_end"),
     )
 
 
 def sealed_properties(storage: Storage) -> str | None:
     """What `meta.properties` held when the broker saw it last; None when that is not known."""
+    return _sealed(storage).properties
+
+
+def sealed_metadata_end(storage: Storage) -> int | None:
+    """Up to where the metadata log must reach; None when that is not known."""
+    return _sealed(storage).metadata_end
+
+
+def _sealed(storage: Storage) -> Manifest:
     content = storage.read(MANIFEST)
     with suppress(CorruptDataError):  # told by who reads the rest
-        return None if content is None else decode_manifest(content).properties
-    return None
+        return Manifest() if content is None else decode_manifest(content)
+    return Manifest()
 
 
 def either(before: Iterable[int], now: int) -> tuple[int, ...]:

@@ -113,15 +113,21 @@ class Partitions:
         tell: Tell = log_told,
         *,
         is_theirs: bool = False,
+        has_whole_metadata: bool = True,
     ) -> None:
-        """`tell` hears what opening the partitions finds. `is_theirs`: Apache Kafka was the last to write here."""
+        """`tell` hears what opening the partitions finds. `is_theirs`: Apache Kafka was the last to write here.
+        `has_whole_metadata`: it is certain that the metadata log has all its changes."""
         self._config = config
         self._clock = clock
         self._disk = disk
         self._rng = rng
         self._tell = tell
         is_used = bool(disk.entries(f"{METADATA_TOPIC}-0"))
-        self._checkpoints = Checkpoints(disk.own_files(), is_used=is_used, is_theirs=is_theirs, tell=tell)
+        self._checkpoints = Checkpoints(
+            disk.own_files(), is_used=is_used, is_theirs=is_theirs, has_whole_metadata=has_whole_metadata, tell=tell
+        )
+        self._has_whole_metadata = has_whole_metadata
+        self._metadata_log: PartitionLog | None = None
         #: Every fault of the disk is reported here.
         self.faults = DiskFaults(clock)
         self.syncs = Syncs(self.faults, clock, self.find)
@@ -218,18 +224,12 @@ class Partitions:
 
     # ---- coming and going
 
-    def open_log(
-        self,
-        tp: TopicPartition,
-        topic_id: bytes | None,
-        overrides: dict[str, str],
-        *,
-        may_have_lost_its_end: bool = False,
-    ) -> PartitionLog:
-        """Open a partition's directory, recovering what is in it. One that may have lost its end is read to where it
-        ends, whatever the checkpoints say of it."""
-        known = None if may_have_lost_its_end else self._checkpoints
-        return self._open(tp, topic_id, self.log_config(overrides), known, is_known=False)
+    def open_metadata(self, tp: TopicPartition, overrides: dict[str, str]) -> PartitionLog:
+        """Open the metadata log, recovering what is in it. One that may have lost its end is read to where it ends,
+        whatever the checkpoints say of it."""
+        known = self._checkpoints if self._has_whole_metadata else None
+        log = self._metadata_log = self._open(tp, None, self.log_config(overrides), known, is_known=False)
+        return log
 
     def _open(
         self,
@@ -268,7 +268,9 @@ class Partitions:
             self.open_topic(topic, image.topic_configs(topic.name))
         if self._checkpoints.lacks_manifest:
             self.checkpoint_plan()()
-        elif self._checkpoints.unusable:
+        elif self._checkpoints.unusable or self._checkpoints.has_older_starts(
+            (each.tp, each.log.log_start_offset) for each in self._partitions.values()
+        ):
             # Before anybody is served: if the broker is killed now, a second damage would take the other witness.
             with suppress(StorageError):  # on a full disk it is tried again soon (`lacks_checkpoints`)
                 self.checkpoint_plan()()
@@ -369,7 +371,7 @@ class Partitions:
 
     def _checkpoint_plan(self, is_last: bool) -> CheckpointPlan:
         logs = ((each.tp, each.log) for each in self._partitions.values())
-        return self._checkpoints.plan(
+        offsets = (
             PartitionOffsets(
                 tp,
                 log.recovery_point,
@@ -382,6 +384,8 @@ class Partitions:
             )
             for tp, log in logs
         )
+        metadata = self._metadata_log
+        return self._checkpoints.plan(offsets, None if metadata is None else metadata.synced.offset)
 
     def close(self, *, clean: bool = True, broker_epoch: int = -1) -> None:
         """Flush and close everything, and leave the mark of a clean shutdown unless something else was not `clean`.
