@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 from sim.campaign import campaign, tell
-from sim.report import ReportError, commit
+from sim.report import ReportError, commit, is_exact
 from sim.running import one
 from sim.worldfile import WorldFileError, load
 
@@ -70,7 +70,7 @@ def run_again(path: Path) -> int:
 
 def why_not(then: str | None, now: str) -> str:
     """What it means that the world of a file has no anomaly: `then` the file was made, and `now` are the commits."""
-    if then == now and now != "unknown" and not now.endswith("-dirty"):
+    if then == now and is_exact(now):
         return f"The same code ({now}) has found one. Who has not changed the file has found a fault of the simulator."
     code = "" if then in (None, now) else f"It was found by the code of commit {then}, and this is {now}. "
     return f"{code}Either it is mended, or the code has changed so much that this is another world."

@@ -1,6 +1,7 @@
 """A campaign: many worlds, told while they run, and added up in the end.
 
-With a report it can be stopped and started again: it goes on behind the last world that the report has.
+With a report it can be stopped and started again: it goes on behind the last world that the report has, with the code
+of the same commit.
 """
 
 import os
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from ottla.base.words import counted
 from sim import figures
-from sim.report import Asked, Failure, Known, Report, ReportError, commit, load
+from sim.report import Asked, Failure, Known, Report, ReportError, commit, is_exact, load
 from sim.running import Summary, run_all, shrunk, worlds
 from sim.world import Kind
 
@@ -76,6 +77,11 @@ def _begun(path: Path | None, environment: Mapping[str, str]) -> Report:
     wanted = wanted if "KIND" in given else wanted._replace(kind=same.kind)
     if wanted != same:
         raise ReportError(f"{path} is the report of another campaign: {begun.asked}. Name another file, or remove it")
+    if not begun.is_complete and not is_exact(begun.commit):
+        raise ReportError(
+            f"{path} was begun with code that no commit has ({begun.commit}), and nobody knows whether it is the same "
+            "now: commit all changes, and begin a new campaign: name another file, or remove this one"
+        )
     if not begun.is_complete and begun.commit != commit():
         raise ReportError(
             f"{path} was begun with the code of commit {begun.commit}, and this is {commit()}: "
@@ -107,7 +113,7 @@ def _run(report: Report, jobs: int, hours: float | None, path: Path | None, *, s
                 tell(summary, again)
             report.seconds = before_s + time.monotonic() - begun_s
             if summary.names and stops:
-                print(f"stopped by STOP: {'the same command goes on' if path else 'with REPORT=file it could go on'}")
+                print(f"stopped by STOP: {_how_to_go_on(report, path)}")
                 break
             now_s = time.monotonic()
             if now_s > told_s + _TOLD_EVERY_S:
@@ -116,10 +122,16 @@ def _run(report: Report, jobs: int, hours: float | None, path: Path | None, *, s
                 if path is not None:
                     report.save(path)
     except KeyboardInterrupt:
-        print(f"stopped; {'the same command goes on' if path else 'with REPORT=file it could go on'}", file=sys.stderr)
+        print(f"stopped; {_how_to_go_on(report, path)}", file=sys.stderr)
     if path is not None:
         report.save(path)
     return failed
+
+
+def _how_to_go_on(report: Report, path: Path | None) -> str:
+    if not is_exact(report.commit):
+        return f"it cannot go on, because no commit has this code ({report.commit})"
+    return "the same command goes on" if path else "with REPORT=file it could go on"
 
 
 def _shrink(failed: Sequence[Summary]) -> None:

@@ -62,7 +62,7 @@ class Report:
     """What a campaign has found so far."""
 
     asked: Asked
-    #: The commit of the code, so that no report counts worlds of two.
+    #: The commit of the code. With one that is exact (`is_exact`) no report counts worlds of two.
     commit: str
     #: So many seeds are done, from the first one on; all runs together took so many seconds.
     done: int = 0
@@ -175,3 +175,8 @@ def commit() -> str:
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return told.stdout.strip()
+
+
+def is_exact(commit: str) -> bool:
+    """Whether the commit says which code it is. Of code that was changed since, or without git, nothing does."""
+    return commit != "unknown" and not commit.endswith("-dirty")

@@ -31,6 +31,22 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+def _git(*words: str) -> None:
+    by = ("-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "commit.gpgsign=false")
+    subprocess.run(["git", *by, *words], check=True, capture_output=True)
+
+
+@pytest.fixture
+def _of_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The code is that of a commit, whatever this checkout is: git looks at `code.txt` alone."""
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "git"))
+    monkeypatch.setenv("GIT_WORK_TREE", str(tmp_path))
+    Path("code.txt").write_text("1\n")
+    _git("init")
+    _git("add", "code.txt")
+    _git("commit", "-m", "c")
+
+
 def test_the_figures_of_a_world_are_those_of_its_history() -> None:
     verdict = World(1, Kind.BROKER_PIPELINE).run()
     found = figures(verdict, 0.25)
@@ -63,6 +79,7 @@ def test_the_table_has_a_row_for_each_kind_and_one_for_all() -> None:
     assert "no world" in speed({}, 0.0)
 
 
+@pytest.mark.usefixtures("_of_a_commit")
 def test_a_campaign_that_was_stopped_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
     path = Path("report.json")
     half = {"SEED": "7", "SEEDS": "4", "KIND": "plain", "REPORT": str(path), "JOBS": "1"}
@@ -89,6 +106,30 @@ def test_a_campaign_does_not_go_on_with_other_code() -> None:
     Report(Asked(1, 5, None), "0123456789ab", 1).save(path)
     with pytest.raises(ReportError, match="was begun with the code of commit 0123456789ab, and this is"):
         campaign({"REPORT": str(path)})
+
+
+@pytest.mark.usefixtures("_of_a_commit")
+@pytest.mark.parametrize("code", ["-dirty", "unknown"])
+def test_a_campaign_with_code_of_no_commit_begins_and_does_not_go_on(
+    code: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody could say whether the code is the same: "-dirty" is its name before more changes and after them."""
+    if code == "unknown":
+        monkeypatch.setenv("GIT_DIR", "nowhere")
+    else:
+        Path("code.txt").write_text("2\n")
+    asked = {"SEED": "0", "SEEDS": "3", "KIND": "plain", "REPORT": "report.json", "JOBS": "1", "STOP": "1"}
+    with mutants()["breaks-the-world"].bug, stopped_while_it_shrinks():
+        assert campaign(asked) == 1
+    begun = load(Path("report.json"))
+    assert begun is not None
+    assert begun.commit.endswith(code)
+    assert not begun.is_complete
+    assert "stopped by STOP: it cannot go on, because no commit has this code" in capsys.readouterr().out
+    with pytest.raises(ReportError, match="nobody knows whether it is the same now: commit all changes, and begin a"):
+        campaign(asked)
+    Report(begun.asked, begun.commit, 3, kinds=begun.kinds).save(Path("report.json"))
+    campaign(asked)  # it is complete: its table is printed again
 
 
 _REPORT = {
@@ -152,6 +193,7 @@ def test_a_world_that_fails_stops_no_other_and_leaves_its_file(capsys: pytest.Ca
     assert all(f"plain {each.seed}: broken-world x1; again: {each.again}" in printed for each in report.failures)
 
 
+@pytest.mark.usefixtures("_of_a_commit")
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_a_campaign_may_stop_at_the_first_world_with_an_anomaly(capsys: pytest.CaptureFixture[str], jobs: str) -> None:
     asked = {"SEED": "0", "SEEDS": "6", "KIND": "plain", "REPORT": "report.json", "JOBS": jobs, "STOP": "1"}
