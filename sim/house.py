@@ -440,7 +440,7 @@ class House:
         if self.compacts and partition is not None:
             return committed_records(partition.log)
         self.deletions.keep(tp, partial(self._entries, tp))
-        return records_of(self.deletions.with_deleted(tp, self._served(tp)))
+        return records_of(self.losses.but_sent_again(tp, self.deletions.with_deleted(tp, self._served(tp))))
 
     def _entries(self, tp: TopicPartition, damage: Damage | None = None) -> list[Entry]:
         """The batches in the partition's files; or those that were there before the damage."""

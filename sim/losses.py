@@ -29,6 +29,8 @@ from sim.cluster.log import Entry
 
 #: Records with their places.
 Places: TypeAlias = frozenset[tuple[TopicPartition, int, str]]
+#: Batches of one producer beside another one, at most (`max.in.flight.requests.per.connection`).
+_ON_THEIR_WAY: Final = 4
 #: What is judged without the readers.
 _OF_WRITERS: Final = (
     "lost-write",
@@ -53,6 +55,8 @@ class Losses:
         self.unsettled: set[str] = set()
         #: Offsets of all batches that are gone, or that the broker refuses to read.
         self.offsets: defaultdict[TopicPartition, set[int]] = defaultdict(set)
+        #: Which batches of idempotent producers are gone: the producer's id and epoch, and where it was.
+        self._gone: defaultdict[TopicPartition, list[tuple[int, int, int]]] = defaultdict(list)
         #: Transactions whose markers the last start has lost, by producer id and where they begin: nobody will end them
         #: there. -1: at a batch that is gone, too.
         self._hanging: defaultdict[TopicPartition, set[tuple[int, int]]] = defaultdict(set)
@@ -68,6 +72,7 @@ class Losses:
             self._gaps[tp].update(range(entry.base_offset, entry.last_offset + 1))
             if not entry.header.is_control:
                 self.uids.update(record.uid for record in records_of([entry]))
+                self._gone[tp].append((entry.header.producer_id, entry.header.producer_epoch, entry.base_offset))
         for marker, batches in ended(before):
             if marker.base_offset in offsets:
                 self.unsettled.update(record.uid for batch in batches for record in records_of([batch]))
@@ -91,6 +96,29 @@ class Losses:
         for first, end in ranges:
             self.offsets[tp].update(range(first, end))
             self._gaps[tp].update(range(first, end))
+
+    def but_sent_again(self, tp: TopicPartition, entries: Sequence[Entry]) -> list[Entry]:
+        """The batches without those that were on their way with one that is gone, and are there again.
+
+        Nobody had been told that they were written. The broker has forgotten the one that is gone, with the snapshot
+        that knew it, and takes it for the next one no more; so the client sends all of them in its next epoch.
+        """
+        left = list(entries)
+        for producer_id, epoch, gone_offset in self._gone.get(tp, ()):
+            behind = [
+                each
+                for each in entries
+                if each.header.producer_id == producer_id
+                and each.base_offset > gone_offset
+                and not each.header.is_transactional
+            ]
+            again = {record.uid for record in records_of([e for e in behind if e.header.producer_epoch > epoch])}
+            beside = [each for each in behind if each.header.producer_epoch == epoch][:_ON_THEIR_WAY]
+            for each in beside:
+                if again.issuperset(record.uid for record in records_of([each])) and each in left:
+                    left.remove(each)
+                    self.offsets[tp].update(range(each.base_offset, each.last_offset + 1))
+        return left
 
     def judge(self, facts: Sequence[Told]) -> list[Anomaly]:
         """All anomalies. The readers are judged apart from the writers once something is gone."""

@@ -33,6 +33,15 @@ def _entry(offset: int, uid: str, *, producer_id: int = -1) -> Entry:
     return Entry(offset, offset, 0, parse_header(payload), bytes(payload))
 
 
+def _of_producer(offset: int, uid: str, epoch: int, sequence: int) -> Entry:
+    batch = encode_batch(
+        [Record(0, 1, None, uid.encode(), ())], producer_id=7, producer_epoch=epoch, base_sequence=sequence
+    )
+    payload = bytearray(batch)
+    payload[:8] = offset.to_bytes(8)
+    return Entry(offset, offset, 0, parse_header(payload), bytes(payload))
+
+
 def _marker(offset: int, producer_id: int) -> Entry:
     payload = bytearray(
         control_batch(commit=True, producer_id=producer_id, producer_epoch=0, coordinator_epoch=0, timestamp_ms=1)
@@ -134,3 +143,15 @@ def test_a_transaction_that_lost_its_marker_hangs_until_the_operator_ends_it() -
     losses.add(_TP, before, before[1:])
     assert losses.unsettled == {"a"}
     assert losses.is_hanging(_TP, 7, 0)
+
+
+def test_what_was_on_its_way_beside_a_batch_that_is_gone_may_be_there_again() -> None:
+    """World 2200025449 of broker-damage: nobody knew the batch any more, and its producer began another epoch."""
+    losses, log = Losses(), [_of_producer(at, f"r{at}", 0, at) for at in range(8)]
+    again = [_of_producer(8 + at, uid, 1, at) for at, uid in enumerate(("r1", "r2", "r3", "r7"))]
+    left = [log[0], *log[2:], *again]
+    assert losses.but_sent_again(_TP, left) == left
+    losses.add(_TP, log, log[1:2])
+    served = losses.but_sent_again(_TP, left)
+    assert [entry.base_offset for entry in left if entry not in served] == [2, 3], "the last one was sent too late"
+    assert losses.offsets[_TP] == {1, 2, 3}

@@ -126,6 +126,7 @@ def test_worlds_that_have_found_something(kind: Kind, seed: int) -> None:
         (Kind.BROKER_DAMAGE, 1640000542),
         (Kind.BROKER_DAMAGE, 1670001208),
         (Kind.BROKER_DAMAGE, 1800007383),
+        (Kind.BROKER_DAMAGE, 2200025449),
         (Kind.BROKER_CONSUMER_GROUPS, 700003650),
         (Kind.BROKER_CONSUMER_GROUPS, 700003986),
         (Kind.BROKER_CONSUMER_GROUPS, 830000846),
