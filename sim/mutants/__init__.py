@@ -38,6 +38,7 @@ def _of_clients() -> dict[str, Mutant]:
         "retried-with-a-new-sequence": Mutant(Kind.PLAIN, _TWICE, sequencing.retried_with_a_new_sequence()),
         "twenty-in-flight": Mutant(Kind.PLAIN, _TWICE, sequencing.twenty_in_flight()),
         "core-stops": Mutant(Kind.PLAIN, frozenset({"unexpected-exception"}), clients.core_stops()),
+        "tells-of-no-failure": Mutant(Kind.PLAIN, frozenset({"never-settled"}), clients.tells_of_no_failure()),
         "consumers-core-stops": Mutant(
             Kind.GROUPS, frozenset({"unexpected-exception"}), clients.consumers_core_stops()
         ),
@@ -73,6 +74,12 @@ def _of_the_cluster() -> dict[str, Mutant]:
         "reads-open-transactions": Mutant(
             Kind.GROUPS, frozenset({"aborted-read", "vanished-read"}), cluster.reads_open_transactions(), first_seed=14
         ),
+        "reads-before-the-commit": Mutant(
+            Kind.GROUPS, frozenset({"precommitted-read"}), cluster.reads_open_transactions(), first_seed=17
+        ),
+        "reads-a-part-of-a-transaction": Mutant(
+            Kind.GROUPS, frozenset({"intermediate-read"}), cluster.reads_open_transactions(), first_seed=17
+        ),
         "any-generation-commits": Mutant(
             Kind.GROUPS,
             frozenset({"commit-regression", "unseen"}),
@@ -84,6 +91,9 @@ def _of_the_cluster() -> dict[str, Mutant]:
         ),
         "acknowledged-by-the-leader-alone": Mutant(
             Kind.PLAIN, frozenset({"lost-write"}), cluster.acknowledged_by_the_leader_alone()
+        ),
+        "gives-an-offset-twice": Mutant(
+            Kind.PLAIN, frozenset({"inconsistent-offsets"}), cluster.acknowledged_by_the_leader_alone()
         ),
         "takes-any-sequence": Mutant(Kind.PLAIN, frozenset({"nonmonotonic-send"}), cluster.takes_any_sequence()),
         "breaks-the-world": Mutant(Kind.PLAIN, frozenset({"broken-world"}), cluster.breaks_the_world()),

@@ -13,13 +13,16 @@ from ottla.client.core.consumer.consumer_record import ConsumerRecord
 from ottla.client.core.consumer.era import Eras, Ticket
 from ottla.client.core.consumer.fetching import Fetching
 from ottla.client.core.consumer.positions import PartitionState
-from ottla.client.core.offsets import OffsetAndMetadata
+from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.core.producer.core import ProducerCore
+from ottla.client.core.producer.fates import Settle
 from ottla.client.core.producer.transactions import Transactions
 from ottla.client.exactly_once.batch import AnyBatch
 from ottla.client.exactly_once.work import AsyncExactlyOnce
+from ottla.client.producer import producer
 from ottla.client.producer.producer import AsyncProducer
 from ottla.wire.errors import ErrorCode
+from sim.users.transformers import Transformer
 
 
 @contextmanager
@@ -30,6 +33,21 @@ def core_stops() -> Iterator[None]:
         raise KeyError("a bug")
 
     with patch.object(ProducerCore, "disconnected", disconnected):
+        yield
+
+
+@contextmanager
+def tells_of_no_failure() -> Iterator[None]:
+    """`on_delivery` is not called for records that the producer has given up."""
+    right = producer._settle
+
+    def settle(fate: Settle) -> None:
+        if fate.error is None:
+            right(fate)
+        else:
+            fate.batch.outcome.settle(fate.base_offset, fate.log_append_time_ms, fate.error)
+
+    with patch.object(producer, "_settle", settle):
         yield
 
 
@@ -104,12 +122,12 @@ def begins_again_at_a_new_leader() -> Iterator[None]:
 @contextmanager
 def positions_of_nobody() -> Iterator[None]:
     """Offsets go into a transaction without the member and its generation."""
-    right = AsyncConsumer.group_metadata
+    right = Transformer.member_of
 
-    def group_metadata(self: AsyncConsumer) -> Any:
-        return right(self)._replace(generation_id=-1, member_id="")
+    def member_of(self: Transformer, consumer: AsyncConsumer) -> ConsumerGroupMetadata:
+        return right(self, consumer)._replace(generation_id=-1, member_id="")
 
-    with patch.object(AsyncConsumer, "group_metadata", group_metadata):
+    with patch.object(Transformer, "member_of", member_of):
         yield
 
 

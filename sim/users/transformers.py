@@ -65,7 +65,7 @@ class Transformer(Transactional, Reading):
             for _, _, uid in records:
                 await self.send(producer, OUTPUT, f"{self.who}.{len(self.clients)}-{self._count()}:{uid}", txn)
             offsets = {tp: OffsetAndMetadata(offset + 1) for tp, offset, _ in records}
-            member = consumer.group_metadata()
+            member = self.member_of(consumer)
             await producer.send_offsets_to_transaction(offsets, member)
             self.note_offsets(txn, offsets, member)
         except OVER:
@@ -80,6 +80,10 @@ class Transformer(Transactional, Reading):
             self.note("given up", f"{txn}: {error!r}")
             commit = False
         return await self.end(producer, txn, commit=commit)
+
+    def member_of(self, consumer: AsyncConsumer) -> ConsumerGroupMetadata:
+        """As whom the group's positions are sent to a transaction."""
+        return consumer.group_metadata()
 
     def note_offsets(
         self, txn: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: ConsumerGroupMetadata
