@@ -147,6 +147,14 @@ def test_epochs_that_begin_behind_all_records_are_not_believed() -> None:
     assert _log(recovered).log_start_offset == 0
 
 
+def test_nothing_is_deleted_from_a_log_that_is_only_compacted() -> None:
+    """Such as those of the coordinators: a digit has changed."""
+    disk = _ten_records({"cleanup.policy": "compact"})
+    disk.change("t-0", _EPOCHS, b"0\n1\n0 7\n")
+    recovered, told = _start(disk)
+    assert (_log(recovered).log_start_offset, told) == (0, [])
+
+
 def test_a_manifest_of_an_older_version_proves_no_deletion() -> None:
     """There, the leader epochs of a log that begins with a hole, or was compacted, may begin behind its start."""
     disk = _ten_records()

@@ -20,7 +20,6 @@ from ottla.broker.disk import Disk, Entry
 from ottla.broker.metadata.end_mark import END_MARK, EndMark
 from ottla.broker.metadata.quorum import mark_of_apache_kafka
 from ottla.broker.metadata.snapshots import newest_snapshot
-from ottla.broker.runtime.manifest import MANIFEST
 from ottla.broker.told import Kind, Tell, Told, log_told
 from ottla.log.names import LOG, OFFSET_INDEX, base_offset, file_name
 from ottla.log.storage import Storage
@@ -65,10 +64,10 @@ def refuse_damage(disk: Disk, folder: str, tell: Tell = log_told, *, sealed_end:
         )
     if acknowledged is not None and sealed_end is not None and end_offset < sealed_end:
         raise StorageError(
-            f"{path}: the metadata log ends at offset {end_offset}, and {disk}/{MANIFEST} knows the changes at offsets "
-            f"{end_offset}–{sealed_end - 1}, too: the folder is an older copy. Nothing was changed; put it back from a "
-            "newer one, or all of the data directory from the same one. To go on without these changes, remove "
-            f"{path}/{END_MARK}"
+            f"{path}: the metadata log ends at offset {end_offset}, and {disk}/ottla-manifest knows the changes at "
+            f"offsets {end_offset}–{sealed_end - 1}, too: the folder is an older copy. Nothing was changed; "
+            "put it back from a newer one, or all of the data directory from the same one. To go on without "
+            f"these changes, remove {path}/{END_MARK}"
         )
     return acknowledged is not None or end_offset == 0 or not is_ours
 

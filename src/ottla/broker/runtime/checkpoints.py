@@ -148,13 +148,16 @@ class Checkpoints:
         may_be = self.clean and self._epochs_reach_start
         return may_be and any(self.log_start_offsets.get(tp, 0) < offset for tp, offset in starts)
 
-    def outside(self, tp: TopicPartition, *, is_known: bool, leader_epoch: int | None = None) -> Outside:
-        """What is known of a partition before its own files are looked at; `leader_epoch` from the metadata."""
+    def outside(
+        self, tp: TopicPartition, *, is_known: bool, leader_epoch: int | None = None, deletes: bool = False
+    ) -> Outside:
+        """What is known of a partition before its own files are looked at; `leader_epoch` from the metadata. Only where
+        its topic `deletes` does the start of its log move."""
         return Outside(
             is_known,
             start_is_unknown=LOG_START_OFFSET_CHECKPOINT in self.unusable,
             start_is_unproved=self.lacks_manifest,
-            start_may_be_old=is_known and self.clean and self._epochs_reach_start,
+            start_may_be_old=is_known and deletes and self.clean and self._epochs_reach_start,
             flush_is_unknown=RECOVERY_POINT_CHECKPOINT in self.unusable,
             aborts=self.aborts.get(tp, {}),
             holes=self._holes.get(tp, ()),

@@ -251,7 +251,9 @@ class Partitions:
                 recovery_point=0 if known is None else known.recovery_points.get(tp, 0),
                 log_start_offset=None if known is None else known.log_start_offsets.get(tp),
                 topic_id=topic_id,
-                outside=_NEW if known is None else known.outside(tp, is_known=is_known, leader_epoch=leader_epoch),
+                outside=_NEW
+                if known is None
+                else known.outside(tp, is_known=is_known, leader_epoch=leader_epoch, deletes=config.deletes),
             )
         except (CorruptDataError, StorageError) as fault:
             raise StorageError(f"{self._disk}/{tp} cannot be opened: {fault}") from fault
