@@ -27,12 +27,19 @@ _TOLD = {ApiKey.DESCRIBE_TRANSACTIONS: "transaction_states"}
 
 
 @pytest.mark.parametrize("key", _ASKED)
-@pytest.mark.parametrize("count", [3, 1_000])
-async def test_what_is_named_again_is_told_once(client: WireClient, key: ApiKey, count: int) -> None:
+async def test_what_is_named_again_among_many_is_told_once(client: WireClient, key: ApiKey) -> None:
     """2,000 bytes that named one group of 400 KB a thousand times were answered with 410 MB."""
-    answer = await client.ask(key, _ASKED[key](("a", "b", *["a"] * count)))
+    answer = await client.ask(key, _ASKED[key](("a", "b", *["a"] * 1_000)))
     told = getattr(answer, _TOLD.get(key, "groups"))
     assert ["a" in each for each in told] == [True, False]
+
+
+@pytest.mark.parametrize("key", _ASKED)
+async def test_what_is_named_again_among_few_is_told_again(client: WireClient, key: ApiKey) -> None:
+    """As Apache Kafka does."""
+    answer = await client.ask(key, _ASKED[key](("a", "b", "a")))
+    told = getattr(answer, _TOLD.get(key, "groups"))
+    assert ["a" in each for each in told] == [True, False, True]
 
 
 @pytest.mark.parametrize("count", [2, 250])

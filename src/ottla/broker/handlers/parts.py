@@ -27,11 +27,13 @@ class Names(NamedTuple):
     are_distinct: bool = False
     #: So many are carried out in one part.
     at_once: int = PART_NAMES
+    #: The same where there are more: each may be a group with all its members, and the answer gigabytes.
+    are_distinct_if_many: bool = False
 
     def distinct(self, request: Any) -> Any:
         """The request without what it names again, where that is answered once."""
         names = getattr(request, self.asked)
-        if not self.are_distinct or len(names) < 2:
+        if not (self.are_distinct or (self.are_distinct_if_many and len(names) > self.at_once)):
             return request
         return request._replace(**{self.asked: tuple(dict.fromkeys(names))})
 

@@ -108,7 +108,7 @@ TABLE: Final[dict[int, Entry]] = {
         _api(
             _K.OFFSET_FETCH,
             "A group's offsets, or several groups'; stable ones on request (KIP-447).",
-            names=Names("groups", "groups", are_distinct=True, at_once=PART_OFFSET_GROUPS),
+            names=Names("groups", "groups", at_once=PART_OFFSET_GROUPS, are_distinct_if_many=True),
         ),
         _api(
             _K.FIND_COORDINATOR,
@@ -122,7 +122,7 @@ TABLE: Final[dict[int, Entry]] = {
         _api(
             _K.DESCRIBE_GROUPS,
             "State and members of classic groups.",
-            names=Names("groups", "groups", are_distinct=True),
+            names=Names("groups", "groups", are_distinct_if_many=True),
         ),
         _api(_K.LIST_GROUPS, "All groups, by state and type."),
         _api(_K.SASL_HANDSHAKE, "Which mechanism a client uses; on listeners with SASL."),
@@ -156,7 +156,7 @@ TABLE: Final[dict[int, Entry]] = {
         _api(
             _K.CONSUMER_GROUP_DESCRIBE,
             "Consumer groups with epochs, members and assignments (KIP-848).",
-            names=Names("group_ids", "groups", are_distinct=True),
+            names=Names("group_ids", "groups", are_distinct_if_many=True),
         ),
         _api(_K.DESCRIBE_CLIENT_QUOTAS, "Quotas of users, client ids and addresses (KIP-546, KIP-612)."),
         _api(_K.ALTER_CLIENT_QUOTAS, "Set and remove such quotas."),
@@ -167,7 +167,7 @@ TABLE: Final[dict[int, Entry]] = {
         _api(
             _K.DESCRIBE_TRANSACTIONS,
             "State of transactional ids (KIP-664).",
-            names=Names("transactional_ids", "transaction_states", are_distinct=True),
+            names=Names("transactional_ids", "transaction_states", are_distinct_if_many=True),
         ),
         _api(_K.LIST_TRANSACTIONS, "Transactional ids, by state, producer id, duration, pattern (KIP-664, KIP-1152)."),
         _api(_K.DESCRIBE_TOPIC_PARTITIONS, "Topics page by page (KIP-966)."),

@@ -317,20 +317,6 @@ def test_t11_offsets_in_a_transaction_carry_the_members_epoch() -> None:
     assert _txn(rig, "m9", 3) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_g19_a_member_takes_no_instance_id_of_another_beside_its_own_part() -> None:
-    """It would have the other's part, and nobody its own."""
-    rig = Rig()
-    static, dynamic = rig.joined("s", instance_id="I"), rig.joined("m")
-    settle(static, dynamic)
-    assert not static.leave(-2).error_code
-    answer = rig.join("m", instance_id="I")
-    assert answer.error_code == ErrorCode.INVALID_REQUEST
-    assert answer.error_message == "Member m is in the group: it must leave before it takes the instance id I."
-    assert not dynamic.leave().error_code
-    assert not rig.join("m", instance_id="I").error_code
-    assert sorted(rig.group.members) == ["m"]
-
-
 def test_a_static_member_whose_place_another_takes_is_not_waited_for() -> None:
     rig = Rig()
     settle(static := rig.joined("s", instance_id="I"))

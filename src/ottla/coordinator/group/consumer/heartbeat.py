@@ -163,8 +163,8 @@ def static_member(draft: Draft, member_id: str, instance_id: str, *, is_classic:
     """A static member joins: new, or in the place of the one that had its instance id.
 
     RefusedError (UNRELEASED_INSTANCE_ID) while the other is still there; a member of the classic protocol gives way.
-    INVALID_REQUEST for a member of the group that would take the part of another beside its own: Apache Kafka gives it
-    the other's, and nobody has its own until the group's epoch rises.
+    A member that has a part already gets the other's instead, as in Kafka: nobody has its own until the group's epoch
+    rises (`static_after_dynamic`). No client of Kafka's does so.
     As in Kafka the other may be the same member, whose first answer was lost: it then waits for the end of its session
     (`static_out_of_order` in the talks).
     """
@@ -177,11 +177,6 @@ def static_member(draft: Draft, member_id: str, instance_id: str, *, is_classic:
             ErrorCode.UNRELEASED_INSTANCE_ID,
             f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id "
             f"is owned by {before.member_id} member.",
-        )
-    if member_id != before.member_id and member_id in group.members:
-        raise RefusedError(
-            ErrorCode.INVALID_REQUEST,
-            f"Member {member_id} is in the group: it must leave before it takes the instance id {instance_id}.",
         )
     draft.soft.joining.discard(before.member_id)
     member = replace(before, member_id=member_id, member_epoch=0, previous_epoch=0)
