@@ -28,3 +28,8 @@ def many_times(scale: float) -> bytes:
     model = encode_batch([Record(0, _NOW_MS, None, None, ())], compression=Compression.ZSTD)
     header = parse_header(model)._replace(record_count=count, last_offset_delta=count - 1)
     return join_batch(header, compress(Compression.ZSTD, _TINY * count))
+
+
+def keyed_batch(keys: int) -> bytes:
+    """One record of 90 bytes for each key, not compressed: what a compacted topic has much too much of."""
+    return encode_batch([Record(at, _NOW_MS, f"{at:010}".encode(), bytes(90), ()) for at in range(keys)])

@@ -15,7 +15,7 @@ from functools import partial
 from bench.canary import canary
 from bench.figure import MILLISECONDS, Measure, Unit, Values
 from bench.group_members import ClassicMember, Stable
-from bench.heavy_batches import good_batch, many_times, plain_batch
+from bench.heavy_batches import good_batch, keyed_batch, many_times, plain_batch
 from bench.transaction_figures import ids
 from bench.wire import Wire, check, made_topic, settled
 from ottla.wire.apis import ApiKey
@@ -24,6 +24,7 @@ from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsReques
 from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -160,9 +161,8 @@ async def _drained(writer: asyncio.StreamWriter) -> None:
         await writer.drain()
 
 
-async def _filled(wire: Wire, name: str, megabytes: int) -> None:
-    batch = plain_batch(900_000)
-    for _ in range(megabytes):
+async def _filled(wire: Wire, name: str, batches: int, batch: bytes) -> None:
+    for _ in range(batches):
         await _write(wire, name, batch)
 
 
@@ -171,13 +171,34 @@ async def _retention(bootstrap: str, scale: float) -> AsyncIterator[None]:
     name = _names(1)[0]
     async with Wire(bootstrap) as wire:
         await made_topic(wire, name, segment_bytes="1048576")
-        await _filled(wire, name, _some(200, scale))
+        await _filled(wire, name, _some(200, scale), plain_batch(900_000))
         yield
         await _set(wire, [name], "retention.bytes", "1000000")
         begin = (ListOffsetsPartition(0, timestamp=-2),)
         request = ListOffsetsRequest(-1, topics=(ListOffsetsTopic(name, begin),))
         while not (await wire.ask(ApiKey.LIST_OFFSETS, request)).topics[0].partitions[0].offset:  # noqa: ASYNC110 - nobody tells it
             await asyncio.sleep(0.1)
+
+
+async def _cleaned(bootstrap: str, scale: float) -> AsyncIterator[None]:
+    """200 times the same 8,000 keys, 200 MB, become one time."""
+    name = _names(1)[0]
+    async with Wire(bootstrap) as wire:
+        await made_topic(wire, name, segment_bytes="4194304")
+        await _filled(wire, name, _some(200, scale), keyed_batch(8_000))
+        full = await _size_bytes(wire, name)
+        yield
+        await _set(wire, [name], "cleanup.policy", "compact")
+        while await _size_bytes(wire, name) > full // 2:  # noqa: ASYNC110 - nobody tells it
+            await asyncio.sleep(0.1)
+
+
+async def _size_bytes(wire: Wire, name: str) -> int:
+    """Of partition 0 on the disk."""
+    request = DescribeLogDirsRequest((DescribableLogDirTopic(name, (0,)),))
+    answer = await wire.ask(ApiKey.DESCRIBE_LOG_DIRS, request)
+    size: int = answer.results[0].topics[0].partitions[0].partition_size
+    return size
 
 
 async def _readers(bootstrap: str, scale: float) -> AsyncIterator[None]:
@@ -189,7 +210,7 @@ async def _readers(bootstrap: str, scale: float) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
         wires = [await stack.enter_async_context(Wire(bootstrap)) for _ in range(50)]
         await made_topic(wires[0], name)
-        await _filled(wires[0], name, _some(100, scale))
+        await _filled(wires[0], name, _some(100, scale), plain_batch(900_000))
         yield
         await asyncio.gather(*(wire.ask(ApiKey.FETCH, request) for wire in wires))
 
@@ -335,7 +356,8 @@ async def _coordinators(bootstrap: str, scale: float) -> AsyncIterator[None]:
         await ClassicMember(wire, _names(1)[0], "", Stable(1)).find()
 
 
-_HEAVY: dict[str, Heavy] = {
+#: The canary's list, by name. A test counts what each does in one turn of the broker's loop.
+HEAVY: dict[str, Heavy] = {
     "first coordinator": _coordinators,
     "create 1,000 topics": _topics,
     "delete 1,000 topics": _deletes,
@@ -345,6 +367,7 @@ _HEAVY: dict[str, Heavy] = {
     "1,200,000 records into a compacted topic": partial(_into_compacted, good_batch),
     "20 frames of 52 MB, not whole": _half_frames,
     "retention deletes 200 segments": _retention,
+    "the cleaner cleans 200 MB": _cleaned,
     "50 readers of 100 MB": _readers,
     "create a topic of 10,000 partitions": _wide,
     "delete a topic of 10,000 partitions": _wide_deleted,
@@ -363,7 +386,7 @@ _HEAVY: dict[str, Heavy] = {
 }
 
 
-async def _tidy(bootstrap: str) -> None:
+async def tidy(bootstrap: str) -> None:
     """Delete what the heavy thing has made: the next one finds a broker like this one."""
     async with Wire(bootstrap) as wire:
         topics = (await wire.ask(ApiKey.METADATA, MetadataRequest(None))).topics
@@ -375,17 +398,17 @@ async def _tidy(bootstrap: str) -> None:
 def _beside(name: str, bootstrap: str, scale: float) -> Values:
     async def run() -> Values:
         found: Values = {}
-        steps = _HEAVY[name](bootstrap, scale)
+        steps = HEAVY[name](bootstrap, scale)
         await anext(steps)
         with canary(bootstrap, name, found):
             await anext(steps, None)
-        await _tidy(bootstrap)
+        await tidy(bootstrap)
         return found
 
     return asyncio.run(run())
 
 
-FIGURES: dict[str, Measure] = {name: partial(_beside, name) for name in _HEAVY}
+FIGURES: dict[str, Measure] = {name: partial(_beside, name) for name in HEAVY}
 
 
 def unit_of(_name: str) -> Unit:

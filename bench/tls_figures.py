@@ -11,6 +11,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from bench.broker_figures import consume, new_topic, produce
-from bench.figure import CPU, MICROSECONDS, RATE, Measure, Unit, Values
+from bench.canary import HIGH, SLOWEST, canary
+from bench.figure import CPU, MICROSECONDS, MILLISECONDS, RATE, Measure, Unit, Values
 from bench.peers import OttlaPeer, Peer, cpu_s
 from bench.worker import BROKER_PID
 from ottla.cli.demo.processes import free_port
@@ -77,31 +79,41 @@ def rates(bootstrap: str, scale: float) -> Values:
     return found
 
 
-def handshakes(bootstrap: str, scale: float) -> Values:
-    """Whole handshakes, one after the other."""
-    at, count = _at(bootstrap), max(100, int(1_000 * scale))
+def _shake_hands(at: Addresses, times: int) -> None:
     host, _, port = at.tls.rpartition(":")
     context = ssl.create_default_context(cafile=at.authority)
     context.check_hostname = False
-
-    def shake_hands() -> None:
+    for _ in range(times):
         with socket.create_connection((host, int(port))) as plain, context.wrap_socket(plain) as secure:
             secure.getpeercert()
 
-    for _ in range(50):
-        shake_hands()
+
+def handshakes(bootstrap: str, scale: float) -> Values:
+    """Whole handshakes, one after the other."""
+    at, count = _at(bootstrap), max(100, int(1_000 * scale))
+    _shake_hands(at, 50)
     before, start = _cpu_s(), time.perf_counter()
-    for _ in range(count):
-        shake_hands()
+    _shake_hands(at, count)
     taken_s, used_s = time.perf_counter() - start, _cpu_s() - before
     return {"handshakes": count / taken_s, "a handshake: CPU of the broker": used_s / count * 1e6}
 
 
-FIGURES: dict[str, Measure] = {"rates": rates, "handshakes": handshakes}
+def others(bootstrap: str, scale: float) -> Values:
+    """What a small producer and consumer on the plain listener wait while four clients only shake hands."""
+    at, found, count = _at(bootstrap), Values(), max(100, int(500 * scale))
+    with canary(at.plain, f"four clients with {count} TLS handshakes each", found), ThreadPoolExecutor(4) as clients:
+        for done in [clients.submit(_shake_hands, at, count) for _ in range(4)]:
+            done.result()
+    return found
+
+
+FIGURES: dict[str, Measure] = {"rates": rates, "handshakes": handshakes, "others": others}
 
 
 def unit_of(name: str) -> Unit:
     """The unit of a value of this module."""
+    if name.endswith((SLOWEST, HIGH)):
+        return MILLISECONDS
     if name.startswith("a handshake"):
         return MICROSECONDS
     if name == "handshakes":

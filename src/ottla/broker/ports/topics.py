@@ -126,8 +126,7 @@ class Topics:
             records = self._metadata.partition_records(topic, count, directory_id=self._directory_id)
             jobs.append(_Job(name, making, records))
         faults = await self._carry_out(jobs)
-        for name in wanted:  # its settings may have been changed meanwhile
-            self._partitions.reconfigure(image.topics[name], image.topic_configs(name))
+        await self._slices.run(map(self._reconfigure, wanted))  # its settings may have been changed meanwhile
         return faults
 
     async def _carry_out(self, jobs: Sequence[_Job]) -> dict[str, StorageError]:
@@ -299,10 +298,13 @@ class Topics:
         )
         with self._telling("settings cannot be changed"):
             await self._changes.write(self._changes.change(records))
+        await self._slices.run(map(self._reconfigure, [name for kind, name in wanted if kind == TOPIC_RESOURCE]))
+
+    def _reconfigure(self, name: str) -> None:
+        """Have a topic's partitions follow what the metadata says now. Others may have deleted the topic meanwhile."""
         image = self._metadata.image
-        for resource_type, name in wanted:
-            if resource_type == TOPIC_RESOURCE and name in image.topics:
-                self._partitions.reconfigure(image.topics[name], image.topic_configs(name))
+        if name in image.topics:
+            self._partitions.reconfigure(image.topics[name], image.topic_configs(name))
 
     @contextmanager
     def occupied(self, names: Iterable[str]) -> Iterator[None]:
