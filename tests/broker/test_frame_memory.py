@@ -1,5 +1,6 @@
 """Frames that are being received: their memory is bounded over all connections, and none takes for ever."""
 
+import asyncio
 import struct
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -7,14 +8,15 @@ from contextlib import ExitStack, closing
 import pytest
 
 from ottla.base.clock import ManualClock
-from ottla.base.limits import BUSY_BUFFER_BYTES, STALLED_FRAME_MS
+from ottla.base.limits import BUSY_BUFFER_BYTES, LARGE_FRAME_BYTES, STALLED_FRAME_MS
 from ottla.broker.connections import Connections
-from ottla.broker.server import Frame, Listener
+from ottla.broker.server import Answer, Frame, Later, Listener
 from tests.broker.lone_connections import LoneClient
 
 _FRAME_BYTES = 10 * BUSY_BUFFER_BYTES
 _HEAD = struct.pack(">i", _FRAME_BYTES)
 _IDLE_MS = 60_000
+_LARGE_HEAD = struct.pack(">i", LARGE_FRAME_BYTES + 1)
 
 
 class _World:
@@ -30,9 +32,16 @@ class _World:
             self._dispatch, self.clock, connections, name="PLAINTEXT", max_request_bytes=10 * _FRAME_BYTES
         )
         self._stack = stack
+        #: What those that come from now on wait for, and what then still has them.
+        self.answered: asyncio.Future[None] | None = None
+        self.in_hand: list[Frame] = []
 
-    def _dispatch(self, frame: Frame, session: object) -> None:
+    def _dispatch(self, frame: Frame, session: object) -> Answer:
         self.sizes.append(len(frame))
+        if self.answered is None:
+            return None
+        self.in_hand.append(frame)
+        return Later(self.answered, lambda result: b"")
 
     def clients(self, count: int) -> list[LoneClient]:
         return [self._stack.enter_context(closing(LoneClient(self.listener))) for _ in range(count)]
@@ -120,3 +129,47 @@ async def test_who_waits_for_memory_is_not_idle(world: _World) -> None:
         each.send_bytes(_HEAD)
     world.after(2 * _IDLE_MS)
     assert [each.transport.aborted for each in (one, two, waiting)] == [True, True, False]
+
+
+async def test_a_large_frame_keeps_its_memory_until_nobody_uses_it(world: _World) -> None:
+    slow, other = world.clients(2)
+    world.answered = asyncio.get_running_loop().create_future()
+    slow.send_bytes(_LARGE_HEAD + bytes(LARGE_FRAME_BYTES + 1))
+    other.send_bytes(_HEAD)
+    assert world.sizes == [LARGE_FRAME_BYTES + 1]
+    assert not other.transport.is_reading()
+    slow.connection.connection_lost(None)  # the thread that has the frame goes on
+    await asyncio.sleep(0)
+    assert not other.transport.is_reading()
+    world.in_hand.clear()
+    await asyncio.sleep(0)
+    assert other.transport.is_reading()
+    assert not world.listener.memory.is_short
+
+
+async def test_a_large_frame_is_not_received_before_those_ahead_of_it_are_answered(world: _World) -> None:
+    (client,) = world.clients(1)
+    for _ in range(2):
+        world.answered = asyncio.get_running_loop().create_future()
+        client.send(1)
+        client.send_bytes(_LARGE_HEAD)
+        assert not client.transport.is_reading()
+        world.after(_IDLE_MS)
+        world.answered.set_result(None)
+        world.answered = None
+        await asyncio.sleep(0)
+        assert client.transport.is_reading()
+        world.after(_IDLE_MS)
+        client.send_bytes(bytes(LARGE_FRAME_BYTES + 1))
+        await asyncio.sleep(0)
+    assert world.sizes == [1, LARGE_FRAME_BYTES + 1] * 2
+    assert not client.transport.aborted
+    assert not world.listener.memory.is_short
+
+
+async def test_a_large_frame_that_comes_with_answered_ones_is_received_at_once(world: _World) -> None:
+    (client,) = world.clients(1)
+    client.send_bytes(struct.pack(">i", 1) + b"x" + _LARGE_HEAD)
+    assert client.transport.is_reading()
+    client.send_bytes(bytes(LARGE_FRAME_BYTES + 1))
+    assert world.sizes == [1, LARGE_FRAME_BYTES + 1]

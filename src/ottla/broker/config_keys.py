@@ -79,7 +79,9 @@ NODE: Final = (
     ),
     ConfigKey("connections.max.idle.ms", LONG, 600_000, "Idle connections are closed after this time."),
     ConfigKey("socket.request.max.bytes", INT, MAX_REQUEST_BYTES, "Largest request.", _at_least_1),
-    ConfigKey("queued.max.request.bytes", LONG, -1, "Most bytes of all frames being received; -1: 512 MiB."),
+    ConfigKey(
+        "queued.max.request.bytes", LONG, -1, "Bytes of frames being received, or large and in work; -1: 512 MiB."
+    ),
     ConfigKey("socket.listen.backlog.size", INT, 1024, "Pending connections.", _at_least_1),
     ConfigKey("fetch.max.bytes", INT, 57_671_680, "Most bytes of one fetch response.", between(1024)),
     ConfigKey("max.incremental.fetch.session.cache.slots", INT, 1000, "Fetch sessions kept.", _at_least_0),

@@ -1,8 +1,8 @@
-"""Memory of the frames that are being received, over all connections (`queued.max.request.bytes`).
+"""Memory of the frames that are being received, and of large ones until they are answered, over all connections.
 
-As in Kafka, a frame is begun while anything is left, so that the largest one can always be received: at most one frame
-goes beyond the limit. A connection whose frame finds nothing left waits, and its socket is not read; they go on in the
-order in which they came.
+The limit is `queued.max.request.bytes`. As in Kafka, a frame is begun while anything is left, so that the largest can
+always be received: at most one frame goes beyond the limit. A connection whose frame finds nothing left waits, and its
+socket is not read; they go on in the order in which they came.
 """
 
 from typing import Protocol
@@ -39,7 +39,7 @@ class FrameMemory:
         return True
 
     def give_back(self, size_bytes: int) -> None:
-        """A frame is whole, or its connection gone. Those that wait go on."""
+        """A frame is whole (a large one: used by nobody any more), or its connection gone. Those that wait go on."""
         self._used_bytes -= size_bytes
         while self._waiting and self._used_bytes < self._limit_bytes:
             waiter = next(iter(self._waiting))

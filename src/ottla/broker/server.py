@@ -4,17 +4,20 @@ Theory of operation. A connection reads into a buffer of its own (`asyncio.Buffe
 `dispatch`. As in Kafka a connection works on one request at a time. While an answer is outstanding, or the peer does
 not read its answers, later frames wait; when too many wait, the socket is not read.
 A frame larger than `socket.request.max.bytes` is refused as soon as its length is known; other large ones take memory
-that all connections share, and their sockets are not read while there is none (`frame_memory`). Of a client that has
-not said yet who it is one frame is taken at a time: until that is answered nothing more is read, and its memory stays
-counted. As in Kafka, a frame that cannot be understood closes the connection. Nothing that a peer sends can raise an
-exception out of this module.
+that all connections share, and their sockets are not read while there is none (`frame_memory`). One of megabytes is not
+received before those ahead of it are answered, and its memory stays counted until nobody uses it any more: it may wait
+for a thread. Of a client that has not said yet who it is one frame is taken at a time: until that is answered nothing
+more is read, and its memory stays counted. As in Kafka, a frame that cannot be understood closes the connection.
+Nothing that a peer sends can raise an exception out of this module.
 """
 
 import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final, Protocol, TypeAlias, cast
+from weakref import finalize
 
 from ottla.base.clock import Clock
 from ottla.base.errors import CorruptDataError, OttlaError
@@ -23,6 +26,7 @@ from ottla.base.limits import (
     BUSY_BUFFER_BYTES,
     FRAME_BYTES_AT_ONCE,
     FRAMES_AT_ONCE,
+    LARGE_FRAME_BYTES,
     MAX_WAITING_BYTES,
     MAX_WAITING_FRAMES,
     STALLED_FRAME_MS,
@@ -110,6 +114,8 @@ class Connection(asyncio.BufferedProtocol):
         #: What the frame that is being received has of the listener's memory; and whether it waits for that.
         self._held_bytes = 0
         self._waits_for_memory = False
+        #: A frame of megabytes has begun, and what came before it is not answered yet.
+        self._waits_for_answers = False
         #: The one frame of a stranger is whole and not answered yet. It still has its memory.
         self._has_strangers_frame = False
         self._had_frame = False
@@ -211,7 +217,10 @@ class Connection(asyncio.BufferedProtocol):
             if not self._is_admitted:
                 self._has_strangers_frame = True
                 return True
-            self._give_memory_back()
+            if isinstance(frames[0], memoryview):
+                self._leave_memory_to(frames[0])
+            else:
+                self._give_memory_back()
         begun_bytes = self._frames.begun_bytes
         if begun_bytes:
             self._take_memory(begun_bytes)
@@ -227,14 +236,27 @@ class Connection(asyncio.BufferedProtocol):
         """There is memory for the frame that has begun: go on to read it."""
         self._waits_for_memory = False
         self._held_bytes = self._frames.begun_bytes
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """The time for its frame begins now."""
         self._frame_since_ms = self.active_ms = self._listener.clock.monotonic_ms()
         self._regulate()
+
+    @property
+    def _is_answering(self) -> bool:
+        """Whether something is not answered yet, or its answer not taken."""
+        return bool(self._waiting) or self._later is not None or (self._outbox is not None and self._outbox.busy)
 
     def _take_memory(self, begun_bytes: int) -> None:
         """A frame has begun. One that is too large for the buffer that each connection has needs memory."""
         if self._frame_since_ms is None:
             self._frame_since_ms = self.active_ms
         if begun_bytes <= BUSY_BUFFER_BYTES or self._held_bytes or self._waits_for_memory:
+            return
+        self._waits_for_answers = begun_bytes > LARGE_FRAME_BYTES and self._is_answering
+        if self._waits_for_answers:
+            self._regulate()
             return
         if self._is_admitted:  # what it holds or waits for now is of the strangers' memory, if it was one until now
             self._memory = self._listener.connections.memory
@@ -243,6 +265,17 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._waits_for_memory = True
             self._regulate()
+
+    def _leave_memory_to(self, frame: memoryview) -> None:
+        """A frame of megabytes is whole: its memory is given back when the last view of it is gone, in any thread."""
+        given, self._held_bytes = self._held_bytes, 0
+        loop, give_back = asyncio.get_running_loop(), self._memory.give_back
+
+        def gone() -> None:
+            with suppress(RuntimeError):  # the loop is closed: the broker has stopped
+                loop.call_soon_threadsafe(give_back, given)
+
+        finalize(frame.obj, gone).atexit = False
 
     def _give_memory_back(self) -> None:
         if self._held_bytes:
@@ -314,12 +347,17 @@ class Connection(asyncio.BufferedProtocol):
             self._reply(answer)
             if self._has_strangers_frame:
                 self._cut_after_stranger()
-        self._regulate()
+        if self._waits_for_answers and not self._is_answering:
+            self._take_memory(self._frames.begun_bytes)
+            self._go_on()
+        else:
+            self._regulate()
 
     def _regulate(self) -> None:
         """Read the socket, unless too much waits here or there is no memory for what comes."""
         crowded = len(self._waiting) > MAX_WAITING_FRAMES or self._waiting_bytes > MAX_WAITING_BYTES
-        stops = crowded or self._has_strangers_frame or self._waits_for_memory or self._is_held
+        stops = crowded or self._has_strangers_frame or self._is_held
+        stops = stops or self._waits_for_memory or self._waits_for_answers
         if self._transport is not None and stops is self._reading and not self._transport.is_closing():
             self._reading = not stops
             if stops:
