@@ -8,6 +8,7 @@ import pytest
 from ottla.base.clock import ManualClock
 from ottla.broker.quiet import MOST_THINGS, QUIET_MS, Quiet
 from ottla.testing import AsyncBroker
+from tests.broker.refused_records import REFUSALS, ask, prepare
 from tests.broker.wire_client import WireClient
 
 
@@ -46,3 +47,14 @@ async def test_x4_whoever_sends_what_is_no_request_is_named_at_the_default_level
             assert await client.is_closed()
     (line,) = [each for each in caplog.records if each.levelno >= logging.WARNING]
     assert line.getMessage().startswith("closing the connection of /127.0.0.1: ")
+
+
+async def test_x4_whoever_sends_what_no_good_client_sends_is_named_although_it_is_answered(
+    client: WireClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    await prepare(client)
+    for refusal in (next(iter(REFUSALS)), *REFUSALS):
+        await ask(client, refusal)
+    (line,) = [each for each in caplog.records if each.levelno >= logging.WARNING]
+    assert line.getMessage().startswith("refusing a request of /127.0.0.1 (client id ")
+    assert "a batch for refused-0: " in line.getMessage()

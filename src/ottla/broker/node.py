@@ -22,6 +22,7 @@ from ottla.broker.ports.access import Access
 from ottla.broker.ports.acls import AclChanges
 from ottla.broker.ports.identity import Identity
 from ottla.broker.ports.quotas import Quotas
+from ottla.broker.ports.refusals import Refusals
 from ottla.broker.ports.topics import Topics
 from ottla.broker.ports.transactions import ProducerIds, Verification
 from ottla.broker.runtime.answers import then
@@ -72,6 +73,7 @@ class Node:
     slices: Slices
     answers: Answers
     searches: Searches
+    refusals: Refusals
     events: GroupEvents
 
 
@@ -133,6 +135,7 @@ def make_node(
         slices=slices,
         answers=Answers(),
         searches=Searches(slices),
+        refusals=Refusals(clock),
         events=events,
     )
 

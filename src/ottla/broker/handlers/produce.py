@@ -20,6 +20,7 @@ from ottla.broker.metadata.names import INTERNAL_TOPICS
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.answers import HasAnswers
 from ottla.broker.ports.partitions import HasPartitions
+from ottla.broker.ports.refusals import HasRefusals
 from ottla.broker.ports.settings import HasClock, HasConfig
 from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.topics import HasImage
@@ -67,8 +68,29 @@ _WITHOUT_LOG_START = (
     ErrorCode.KAFKA_STORAGE_ERROR,
 )
 
+#: Errors of batches that no good client makes: a line says whose they were.
+_TOLD = (
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.INVALID_RECORD,
+    ErrorCode.INVALID_TIMESTAMP,
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+)
 
-class _Node(HasAccess, HasAnswers, HasClock, HasConfig, HasImage, HasPartitions, HasSlices, HasVerification, Protocol):
+
+class _Node(
+    HasAccess,
+    HasAnswers,
+    HasClock,
+    HasConfig,
+    HasImage,
+    HasPartitions,
+    HasRefusals,
+    HasSlices,
+    HasVerification,
+    Protocol,
+):
     """What this handler touches."""
 
 
@@ -323,6 +345,7 @@ class _Produce:
             return _error(index, ErrorCode.INVALID_RECORD, "a produce request needs exactly one record batch")
         batch = self._recompression.changed(records)
         if isinstance(batch, CorruptBatchError):
+            self._tell(partition.tp, ErrorCode(batch.error_code), str(batch))
             return _error(index, ErrorCode(batch.error_code), str(batch))
         looked = self._opening.looked(records)
         try:
@@ -338,6 +361,7 @@ class _Produce:
             return _error(index, self._node.partitions.faults.report(partition.tp, fault), str(fault))
         if appended.error is not ErrorCode.NONE:
             self._named += len(appended.record_errors)
+            self._tell(partition.tp, appended.error, appended.message)
             if looked is None:
                 self._opening.nameable -= len(appended.record_errors)
             answer = _error(index, appended.error, appended.message, appended.record_errors)
@@ -353,6 +377,11 @@ class _Produce:
         return PartitionProduceResponse(
             index, 0, appended.base_offset, appended.log_append_time_ms, appended.log_start_offset
         )
+
+    def _tell(self, tp: TopicPartition, error: ErrorCode, message: str | None) -> None:
+        if error in _TOLD:
+            what = f"a batch for {tp}: {error.name}, {message}"
+            self._node.refusals.tell(self._context.session.client_host, self._context.client_id, what)
 
     def _find(self, topic: TopicProduceData, index: int) -> Partition | ErrorCode:
         name = self._name(topic)
