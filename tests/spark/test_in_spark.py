@@ -16,18 +16,18 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
-from ottla import Admin, Consumer, NewTopic, Producer
+from ottla import Admin
 from ottla.base.types import TopicPartition
 from ottla.spark.pipeline import foreach_batch
 from ottla.spark.progress import Report, SinkNote, listen
 from ottla.spark.run import launch
 from tests.spark.sessions import kill_session
+from tests.spark.words import LINES, expected_words, make_topic, read_committed, send_lines, words_in
 
 pytestmark = pytest.mark.spark
 
 ROOT = Path(__file__).resolve().parents[2]
 WORDCOUNT = ROOT / "examples" / "wordcount.py"
-LINES = [f"the line {n} says the word {'spark' if n % 3 else 'kafka'}" for n in range(400)]
 #: Four attempts at a task: the worker that is killed is replaced.
 MASTER = "local[2,4]"
 
@@ -49,41 +49,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory, java: str) -> Iterator[Any]:
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
-
-
-def make_topic(bootstrap: str, name: str, partitions: int = 2) -> str:
-    with Admin({"bootstrap.servers": bootstrap}) as admin:
-        admin.create_topics([NewTopic(name, partitions, 1)])
-    return name
-
-
-def send_lines(bootstrap: str, topic: str) -> None:
-    with Producer({"bootstrap.servers": bootstrap}) as producer:
-        for n, line in enumerate(LINES):
-            producer.send(topic, line.encode(), partition=n % 2)
-
-
-def read_committed(bootstrap: str, topic: str) -> list[dict[str, Any]]:
-    config = {"bootstrap.servers": bootstrap, "isolation.level": "read_committed", "auto.offset.reset": "earliest"}
-    found: list[dict[str, Any]] = []
-    with Consumer(config) as consumer:
-        tps = [TopicPartition(topic, number) for number in range(2)]
-        consumer.assign(tps)
-        ends = consumer.end_offsets(tps)
-        while any(consumer.position(tp) < ends[tp] for tp in tps):
-            found += [json.loads(bytes(record.value or b"")) for record in consumer.poll(0.1)]
-    return found
-
-
-def expected_words() -> Counter[tuple[str, int, int, int]]:
-    return Counter(
-        (word, count, n % 2, n // 2) for n, line in enumerate(LINES) for word, count in Counter(line.split()).items()
-    )
-
-
-def words_in(bootstrap: str, topic: str) -> Counter[tuple[str, int, int, int]]:
-    rows = read_committed(bootstrap, topic)
-    return Counter((row["word"], row["count"], row["partition"], row["offset"]) for row in rows)
 
 
 def test_s1_rows_are_written_and_read_in_batch(spark: Any, bootstrap: str, fresh_name: Callable[[str], str]) -> None:

@@ -74,3 +74,30 @@ def test_s4_without_java_there_is_one_clear_sentence(tmp_path: Path) -> None:
 def test_s4_a_setting_without_a_value_is_refused(environ: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match="expected KEY=VALUE"):
         launch(SCRIPT, [], master=None, conf=["spark.x"], environ=environ)
+
+
+def test_s4_a_script_can_be_a_client_of_spark_connect(environ: dict[str, str]) -> None:
+    pytest.importorskip("grpc")
+    argv, env = launch(SCRIPT, ["x"], master=None, conf=[], environ={}, remote="sc://host:15002", live=True)
+    assert argv == [sys.executable, "pipeline.py", "x"]
+    assert env == {"SPARK_REMOTE": "sc://host:15002"}
+    argv, env = launch(SCRIPT, ["x"], master=None, conf=["spark.x=1"], environ=environ, remote="local[2]", live=True)
+    assert argv == [sys.executable, "pipeline.py", "x"]
+    assert env["SPARK_REMOTE"] == "local[2]"
+    assert {"local[2]", "spark.x=1"} <= set(shlex.split(env["PYSPARK_SUBMIT_ARGS"]))
+
+
+@pytest.mark.parametrize(
+    ("remote", "master", "conf", "said"),
+    [
+        ("sc://host", "local[2]", [], "--master and --remote: give one of them"),
+        ("host:15002", None, [], "expected sc://HOST:PORT"),
+        ("local-cluster[2,1,1024]", None, [], "expected sc://HOST:PORT"),
+        ("sc://host", None, ["spark.x=1"], "settings are those of the server"),
+    ],
+)
+def test_s4_what_cannot_be_had_with_spark_connect_is_refused(
+    environ: dict[str, str], remote: str, master: str | None, conf: list[str], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        launch(SCRIPT, [], master=master, conf=conf, environ=environ, remote=remote)

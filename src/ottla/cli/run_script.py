@@ -22,6 +22,12 @@ def run(
     context: typer.Context,
     script: Annotated[Path, typer.Argument(help="The pipeline, an ordinary PySpark script.")],
     master: Annotated[str | None, typer.Option("--master", help="Spark master; local[*] when nobody says.")] = None,
+    remote: Annotated[
+        str | None,
+        typer.Option(
+            "--remote", metavar="URL", help="Spark Connect: sc://HOST:PORT, or local[2] for a server of its own."
+        ),
+    ] = None,
     conf: Annotated[list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A Spark setting.")] = None,
     progress: Annotated[
         bool | None,
@@ -42,4 +48,4 @@ def run(
         raise CommandError("PySpark is not installed; `pip install 'ottla[spark]'` adds it")
     from ottla.spark.run import run_script
 
-    raise typer.Exit(run_script(script, context.args, master=master, conf=conf or [], progress=progress))
+    raise typer.Exit(run_script(script, context.args, master=master, remote=remote, conf=conf or [], progress=progress))

@@ -49,12 +49,20 @@ def launch(
     conf: Sequence[str],
     environ: Mapping[str, str],
     live: bool = False,
+    remote: str | None = None,
 ) -> Launch:
     """How to run `script` with its `arguments`: as a Python program on a local master, else by spark-submit.
 
-    `conf` are KEY=VALUE. With `live`, a line says how far the script's queries are, on a local master. Raises
-    ConfigError when Java or PySpark is missing, or a setting is not KEY=VALUE.
+    `conf` are KEY=VALUE. With `live`, a line says how far the script's queries are, on a local master. With `remote`,
+    an address of Spark Connect, the script is a client of the server there, or of one of its own (`local[2]`). Raises
+    ConfigError when Java or PySpark is missing, a setting is not KEY=VALUE, or two of these exclude each other.
     """
+    if remote is not None:
+        _check_remote(remote, master, conf)
+        if not remote.startswith("local"):
+            return Launch([sys.executable, str(script), *arguments], {**environ, "SPARK_REMOTE": remote})
+        own = launch(script, arguments, master=remote, conf=conf, environ=environ)
+        return Launch(own.argv, {**own.env, "SPARK_REMOTE": remote})
     find_java(environ)
     chosen = master or environ.get("MASTER") or "local[*]"
     local = chosen.startswith("local") and not chosen.startswith("local-cluster")
@@ -72,15 +80,34 @@ def launch(
     return Launch([str(_spark_home() / "bin" / "spark-submit"), *options, str(script), *arguments], env)
 
 
+def _check_remote(remote: str, master: str | None, conf: Sequence[str]) -> None:
+    if master is not None:
+        raise ConfigError("--master and --remote: give one of them. A server of Spark Connect has its own master")
+    if not remote.startswith(("sc://", "local")) or remote.startswith("local-cluster"):
+        raise ConfigError(f"--remote {remote}: expected sc://HOST:PORT, or local[2] for a server of its own")
+    if conf and not remote.startswith("local"):
+        raise ConfigError(
+            f"--conf {conf[0]}: settings are those of the server at {remote}; the script can set SQL's own"
+        )
+    if find_spec("grpc") is None:
+        raise ConfigError("Spark Connect needs more packages; `pip install 'pyspark[connect]'` adds them")
+
+
 def run_script(
-    script: Path, arguments: Sequence[str], *, master: str | None, conf: Sequence[str], progress: bool | None = None
+    script: Path,
+    arguments: Sequence[str],
+    *,
+    master: str | None,
+    conf: Sequence[str],
+    progress: bool | None = None,
+    remote: str | None = None,
 ) -> int:
     """Replace this process by the script, which then gets the signals and gives the exit code. Raises ConfigError.
 
     `progress` says whether there is a line of progress; None: if somebody watches.
     """
     live = sys.stderr.isatty() if progress is None else progress
-    argv, env = launch(script, arguments, master=master, conf=conf, environ=os.environ, live=live)
+    argv, env = launch(script, arguments, master=master, conf=conf, environ=os.environ, live=live, remote=remote)
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(argv[0], argv, env)

@@ -1,0 +1,123 @@
+"""A pipeline as files, started where Spark can run (SPEC S4): each start writes what has come, and nothing twice.
+
+By `ottla run` on a local cluster, with Ottla sent along in an archive, and as a client of Spark Connect; and by Spark's
+own command as a declarative pipeline.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("grpc")
+
+import pyspark
+
+from tests.spark.words import LINES, expected_words, make_topic, read_committed, send_lines, words_in
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("java")]
+
+_ROOT = Path(__file__).resolve().parents[2]
+_EXAMPLES = _ROOT / "examples"
+_LOCAL_CLUSTER = "local-cluster[2,1,1024]"
+#: Where the workers import Ottla from, a row for each of two tasks.
+_WHERE = """
+import sys
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import udf
+
+def home(_):
+    import ottla.wire.record_codec as codec
+    return codec.__file__
+
+spark = SparkSession.builder.getOrCreate()
+rows = spark.range(0, 2, 1, 2).select(udf(home, "string")("id")).collect()
+open(sys.argv[1], "w").write("\\n".join(row[0] for row in rows))
+"""
+
+
+def _run(command: Sequence[str], cwd: Path, **environ: str) -> None:
+    done = subprocess.run(command, cwd=cwd, env={**os.environ, **environ}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-8000:]
+
+
+def _ottla_run(*arguments: str, cwd: Path) -> None:
+    _run([sys.executable, "-m", "ottla", "run", *arguments], cwd)
+
+
+class _Words:
+    """The topics of a word count."""
+
+    def __init__(self, bootstrap: str, fresh_name: Callable[[str], str]) -> None:
+        self.bootstrap = bootstrap
+        self.lines, self.words = (make_topic(bootstrap, fresh_name(name)) for name in ("lines", "words"))
+
+    def counted_by(self, run: Callable[[], None]) -> None:
+        """Two runs, with lines before each: every word is there once."""
+        for times in (1, 2):
+            send_lines(self.bootstrap, self.lines)
+            run()
+            assert words_in(self.bootstrap, self.words) == expected_words(times)
+
+    def example(self, checkpoint: Path) -> list[str]:
+        """`examples/wordcount.py`, until it has counted all that is there."""
+        topics = ["--input", self.lines, "--output", self.words]
+        script = [str(_EXAMPLES / "wordcount.py"), "--bootstrap", self.bootstrap, *topics]
+        return [*script, "--checkpoint", str(checkpoint), "--available-now"]
+
+
+@pytest.fixture
+def words(bootstrap: str, fresh_name: Callable[[str], str]) -> _Words:
+    return _Words(bootstrap, fresh_name)
+
+
+def test_s4_on_a_local_cluster(words: _Words, tmp_path: Path) -> None:
+    script = words.example(tmp_path / "checkpoint")
+    words.counted_by(lambda: _ottla_run("--master", _LOCAL_CLUSTER, *script, cwd=tmp_path))
+
+
+def test_s4_as_a_client_of_spark_connect(words: _Words, tmp_path: Path) -> None:
+    script = words.example(tmp_path / "checkpoint")
+    words.counted_by(lambda: _ottla_run("--remote", "local[2]", *script, cwd=tmp_path))
+
+
+def test_s4_with_ottla_sent_to_the_workers_in_an_archive(words: _Words, tmp_path: Path) -> None:
+    """What docs/spark.md says, with the package of this checkout: its compiled codecs come along."""
+    packages = tmp_path / "packages"
+    for name in ("ottla", "pyspark_ottla"):
+        shutil.copytree(_ROOT / "src" / name, packages / name)
+    with tarfile.open(tmp_path / "ottla.tar.gz", "w:gz", compresslevel=1) as archive:
+        archive.add(packages, ".")
+    sent = [f"spark.archives={tmp_path / 'ottla.tar.gz'}#sent", "spark.executorEnv.PYTHONPATH=./sent"]
+    options = ["--master", _LOCAL_CLUSTER, *(word for each in sent for word in ("--conf", each))]
+    where, found = tmp_path / "where.py", tmp_path / "found"
+    where.write_text(_WHERE)
+    _ottla_run(*options, str(where), str(found), cwd=tmp_path)
+    homes = found.read_text().splitlines()
+    assert len(homes) == 2
+    assert all("/sent/ottla/wire/record_codec" in home for home in homes), homes
+    script = words.example(tmp_path / "checkpoint")
+    words.counted_by(lambda: _ottla_run(*options, *script, cwd=tmp_path))
+
+
+def test_s4_as_a_declarative_pipeline(words: _Words, tmp_path: Path) -> None:
+    folder = shutil.copytree(_EXAMPLES / "declarative", tmp_path / "declarative")
+    spec = folder / "spark-pipeline.yml"
+    text = spec.read_text().replace("file:///tmp/ottla-declarative-words", f"file://{tmp_path}/storage")
+    for name, value in (("bootstrap", words.bootstrap), ("input", words.lines), ("output", words.words)):
+        before, key, after = text.partition(f"words.{name}: ")
+        text = before + key + value + "\n" + after.partition("\n")[2]
+    spec.write_text(text)
+    command = [str(Path(pyspark.__file__).parent / "bin" / "spark-pipelines"), "run"]
+    for times in (1, 2):
+        send_lines(words.bootstrap, words.lines)
+        _run(command, folder, PYSPARK_PYTHON=sys.executable, PYSPARK_DRIVER_PYTHON=sys.executable)
+        found = Counter((row["partition"], row["offset"]) for row in read_committed(words.bootstrap, words.words))
+        assert found == Counter({(n % 2, n // 2): len(line.split()) for n, line in enumerate(LINES * times)})
