@@ -16,6 +16,7 @@ from bench import (
     load_figures,
     log_figures,
     spark_figures,
+    spark_shapes,
     start_figures,
     tls_figures,
     transaction_figures,
@@ -74,7 +75,7 @@ def _on_brokers(parts: Sequence[str], rounds: int, scale: float) -> list[Compari
         if "clients" in parts:
             comparisons += clients(peers, rounds, scale)
         if "spark" in parts:
-            comparisons.append(spark(peers, rounds, scale))
+            comparisons += spark(peers, rounds, scale)
     return comparisons
 
 
@@ -259,14 +260,17 @@ def start(rounds: int, scale: float) -> Comparison:
     return comparison
 
 
-def spark(peers: dict[str, Peer], rounds: int, scale: float) -> Comparison:
+def spark(peers: dict[str, Peer], rounds: int, scale: float) -> list[Comparison]:
     """Spark's source and sink on Apache Kafka: ours, and Spark's own connector."""
     comparison = Comparison("Spark", spark_figures.PEERS, spark_figures.unit_of, spark_figures.NOTE)
+    shapes = Comparison("Spark, other shapes of jobs", spark_figures.PEERS, spark_shapes.unit_of, spark_shapes.NOTE)
     bootstrap = peers["Apache Kafka"].bootstrap
     for _ in range(rounds):
         for figure in spark_figures.FIGURES:
             _take(comparison, figure, "spark_figures", figure, bootstrap, scale)
-    return comparison
+        for (_, peer), figure in spark_shapes.NAMES.items():
+            _take(shapes, peer, "spark_shapes", figure, bootstrap, scale)
+    return [comparison, shapes]
 
 
 if __name__ == "__main__":

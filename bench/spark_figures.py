@@ -24,7 +24,8 @@ _RECORDS = 4_000_000
 _LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
-def _session(jars: list[str]) -> Any:
+def session(jars: list[str]) -> Any:
+    """On two cores of this machine, set as `ottla run` does it."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
 
@@ -52,40 +53,43 @@ def _input(bootstrap: str, records: int) -> str:
 
 def _measure(bootstrap: str, scale: float, name: str, jars: list[str], sinks: dict[str, dict[str, str]]) -> Values:
     records = int(_RECORDS * scale)
-    topic, session = _input(bootstrap, records), _session(jars)
+    topic, spark_session = _input(bootstrap, records), session(jars)
     source = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
     found: Values = {}
     for _ in range(2):  # the first run warms the JVM and the Python workers
         start = time.perf_counter()
-        session.read.format(name).options(**source).load().select("value").write.format("noop").mode("append").save()
+        spark_session.read.format(name).options(**source).load().select("value").write.format("noop").mode(
+            "append"
+        ).save()
         found["batch read"] = records / (time.perf_counter() - start)
     source["maxOffsetsPerTrigger"] = str(records // 8)
-    stream = session.readStream.format(name).options(**source).load()
-    found["streaming read"] = _stream(stream.select("value").writeStream.format("noop"))
-    upper = stream.selectExpr("upper(cast(value as string)) as value")
+    rows = spark_session.readStream.format(name).options(**source).load()
+    found["streaming read"] = stream(rows.select("value").writeStream.format("noop"))
+    upper = rows.selectExpr("upper(cast(value as string)) as value")
     for semantics, options in sinks.items():
         target = {"kafka.bootstrap.servers": bootstrap, "topic": new_topic(bootstrap, 2), **options}
-        found[f"read, upper(), write, {semantics}"] = _stream(upper.writeStream.format(name).options(**target))
+        found[f"read, upper(), write, {semantics}"] = stream(upper.writeStream.format(name).options(**target))
     source["maxOffsetsPerTrigger"] = "100"
-    small = session.readStream.format(name).options(**source).load().select("value")
+    small = spark_session.readStream.format(name).options(**source).load().select("value")
     found["small micro-batch"] = _trigger_time(small.writeStream.format("noop"))
-    session.stop()
+    spark_session.stop()
     return found
 
 
-def _stream(writer: Any) -> float:
+def stream(writer: Any) -> float:
     """Rows a second over all micro-batches but the first two."""
-    progress = _run(writer)
+    with tempfile.TemporaryDirectory() as checkpoint:
+        progress = run(writer, checkpoint)
     rows = sum(each["numInputRows"] for each in progress[2:])
     taken = sum(each["durationMs"]["triggerExecution"] for each in progress[2:]) / 1000
     return float(rows / taken)
 
 
-def _run(writer: Any) -> list[Any]:
-    with tempfile.TemporaryDirectory() as checkpoint:
-        query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
-        query.awaitTermination()
-        return [each for each in query.recentProgress if each["numInputRows"] > 0]
+def run(writer: Any, checkpoint: str) -> list[Any]:
+    """All that is there; the progress of each micro-batch with rows."""
+    query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+    query.awaitTermination()
+    return [each for each in query.recentProgress if each["numInputRows"] > 0]
 
 
 def _trigger_time(writer: Any) -> float:
