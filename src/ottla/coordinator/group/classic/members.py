@@ -118,10 +118,15 @@ class Members(Mapping[str, Member]):
     def put(self, member: Member) -> None:
         """Add `member` last, or put it in the place of the one with its id."""
         before = self._by_id.get(member.member_id)
-        if before is not None:
-            self._forget(before)
         self._by_id[member.member_id] = member
-        self._note(member)
+        if before is None:
+            self._note(member)
+        elif before.protocols is member.protocols and before.group_instance_id == member.group_instance_id:
+            # A rebalance changes all members, and nothing of this.
+            self.joins_waiting += (member.join_token is not None) - (before.join_token is not None)
+        else:
+            self._forget(before)
+            self._note(member)
 
     def remove(self, member_id: str) -> None:
         """Remove a member; no-op when there is none."""

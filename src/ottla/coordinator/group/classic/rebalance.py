@@ -132,19 +132,23 @@ def _elect_leader(draft: Draft) -> bool:
 def _answer_joins(draft: Draft) -> None:
     """Tell every member the new generation, and give all of them the rebalance timeout to send SyncGroup."""
     draft.group = replace(draft.group, pending_sync=frozenset(draft.group.members))
-    answers = {member_id: join_success(draft.group, member_id) for member_id in draft.group.members}
-    for member_id, answer in answers.items():
-        draft.answer_join(draft.group.members[member_id], answer)
-        draft.update(replace(draft.group.members[member_id], is_new=False))
-        draft.expect_heartbeat(member_id, draft.group.members[member_id].session_timeout_ms)
+    group = draft.group
+    for member in list(group.members.values()):
+        draft.reply(member.join_token, join_success(group, member.member_id))
+        if member.join_token is not None or member.is_new:
+            draft.update(replace(member, join_token=None, is_new=False))
+        draft.expect_heartbeat(member.member_id, member.session_timeout_ms)
     draft.start(SYNC, draft.group.rebalance_timeout_ms())
 
 
 def answer_all_syncs(draft: Draft, error: ErrorCode) -> None:
     """This generation gets no assignment: answer all members that wait for it with `error`."""
     for member in list(draft.group.members.values()):
-        draft.update(replace(member, assignment=b""))
-        draft.answer_sync(draft.group.members[member.member_id], sync_error(error))
+        without = replace(member, assignment=b"")
+        if member.sync_token is None:
+            draft.update(without)
+        else:
+            draft.answer_sync(without, sync_error(error))
 
 
 def sync_timer(draft: Draft) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ottla.coordinator.group.classic.draft import SYNC, Draft, sync_error
+from ottla.coordinator.group.classic.members import Member
 from ottla.coordinator.group.classic.rebalance import answer_all_syncs, prepare
 from ottla.coordinator.group.classic.records import group_record
 from ottla.coordinator.group.classic.state import Group, GroupState
@@ -29,7 +30,7 @@ def sync(draft: Draft, token: int, request: SyncGroupRequest) -> None:
             if draft.group.leader == request.member_id:
                 _stabilize(draft, {a.member_id: a.assignment for a in request.assignments})
         case _:
-            draft.reply(token, _assignment(draft.group, request.member_id))
+            draft.reply(token, _assignment(draft.group, draft.group.members[request.member_id]))
 
 
 def _check(group: Group, request: SyncGroupRequest) -> ErrorCode:
@@ -63,19 +64,20 @@ def wait(draft: Draft, token: int, member_id: str) -> None:
 def _stabilize(draft: Draft, assignments: dict[str, bytes]) -> None:
     """The leader has sent the assignment. A member that is not in it gets an empty one."""
     draft.records.append(group_record(draft.group, assignments))
-    for member in list(draft.group.members.values()):
-        draft.update(replace(member, assignment=assignments.get(member.member_id, b"")))
-        answer = _assignment(draft.group, member.member_id)
-        draft.answer_sync(draft.group.members[member.member_id], answer)
+    group = draft.group
+    for member in list(group.members.values()):
+        assigned = replace(member, assignment=assignments.get(member.member_id, b""))
+        if member.sync_token is None:
+            draft.update(assigned)
+        else:
+            draft.answer_sync(assigned, _assignment(group, assigned))
     draft.group = draft.group.with_state(GroupState.STABLE, draft.now_ms)
     draft.settled()
 
 
-def _assignment(group: Group, member_id: str) -> SyncGroupResponse:
+def _assignment(group: Group, member: Member) -> SyncGroupResponse:
     return SyncGroupResponse(
-        protocol_type=group.protocol_type,
-        protocol_name=group.protocol,
-        assignment=group.members[member_id].assignment,
+        protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
     )
 
 
