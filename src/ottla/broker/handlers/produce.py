@@ -68,7 +68,7 @@ _WITHOUT_LOG_START = (
     ErrorCode.KAFKA_STORAGE_ERROR,
 )
 
-#: Errors of batches that no good client makes: a line says whose they were.
+#: Errors of what is in a batch: a line says who sent it.
 _TOLD = (
     ErrorCode.CORRUPT_MESSAGE,
     ErrorCode.INVALID_RECORD,
