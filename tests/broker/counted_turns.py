@@ -84,7 +84,8 @@ class CountedBroker:
     def _in_loop(self, work: Callable[[], object]) -> None:
         done = threading.Event()
         assert self._loop is not None
-        self._loop.call_soon_threadsafe(lambda: (work(), done.set()))
+        self._loop.call_soon_threadsafe(work)
+        self._loop.call_soon_threadsafe(done.set)
         done.wait()
 
     @contextmanager

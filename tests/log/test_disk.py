@@ -3,6 +3,7 @@
 import errno
 import os
 import resource
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -225,3 +226,46 @@ def test_a_file_whose_sync_was_not_refused_is_not_written_again(tmp_path: Path) 
     with pytest.MonkeyPatch.context() as watched:
         watched.setattr(os, "pwrite", refused)
         file.write_again()
+
+
+def test_of_two_threads_that_sync_a_file_neither_returns_when_the_system_has_refused_one(tmp_path: Path) -> None:
+    """Linux tells one of them. The other one waits for it, or would say that all is on the device."""
+    file = DirectoryStorage(tmp_path).open("a", create=True)
+    file.append([b"abc"])
+    faults: list[StorageError] = []
+    other_is_through = threading.Event()
+
+    def sync() -> None:
+        try:
+            file.sync()
+        except StorageError as fault:
+            faults.append(fault)
+        other_is_through.set()
+
+    other = threading.Thread(target=sync)
+
+    def refused_once(descriptor: int) -> None:
+        if not other.ident:
+            other.start()
+            assert not other_is_through.wait(0.05), "it waits"
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with pytest.MonkeyPatch.context() as broken:
+        broken.setattr(os, "fdatasync", refused_once)
+        with pytest.raises(StorageError, match="Input/output error"):
+            file.sync()
+        other.join()
+    assert "has not been written again yet" in str(*faults)
+    file.write_again()
+    file.sync()
+
+
+def test_a_new_file_has_nothing_of_one_of_its_name_that_was_dropped(tmp_path: Path) -> None:
+    storage = DirectoryStorage(tmp_path)
+    file = storage.open("a", create=True)
+    with pytest.MonkeyPatch.context() as broken:
+        broken.setattr(os, "fdatasync", lambda descriptor: os.close(-1))
+        with pytest.raises(StorageError):
+            file.sync()
+    storage.delete("a")
+    storage.open("a", create=True).sync()

@@ -150,3 +150,20 @@ def test_what_a_refused_sync_has_dropped_is_written_again_before_the_next_one(
     append(log, batch(3))
     flush(log)
     assert _after_power_loss(storage).end_offset == log.high_watermark == 5
+
+
+def test_what_one_thread_is_refused_no_other_thread_acknowledges() -> None:
+    """World 2400018303 of broker-power: both had planned their syncs before the first one was refused."""
+    storage = MemoryStorage()
+    log = open_log(storage, _EACH)
+    append(log, batch(2))
+    for_a_producer = log.synced.plan()
+    for_the_checkpoint = log.flush_plan()
+    storage.refuses = lambda action, name: action == "sync"
+    with pytest.raises(StorageError, match="refuses to sync"):
+        for_a_producer.sync()
+    storage.refuses = None
+    with pytest.raises(StorageError, match="has not been written again yet"):
+        for_the_checkpoint.sync()
+    log.flush()
+    assert _after_power_loss(storage).end_offset == log.high_watermark == 2

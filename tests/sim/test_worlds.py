@@ -133,6 +133,7 @@ def test_worlds_that_have_found_something(kind: Kind, seed: int) -> None:
         (Kind.BROKER_GROUPS, 39),
         (Kind.BROKER_PLAIN, 12),
         (Kind.BROKER_POWER, 520000177),
+        (Kind.BROKER_POWER, 2400018303),
         (Kind.BROKER_POWER, 830000553),
         (Kind.BROKER_POWER, 520000471),
         (Kind.BROKER_POWER, 600100037),

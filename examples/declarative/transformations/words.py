@@ -11,7 +11,7 @@ output = spark.conf.get("words.output")
 dp.create_sink("words_topic", "ottla", {**servers, "topic": output, "sink.id": f"{output}-declarative"})
 
 
-@dp.append_flow(target="words_topic")
+@dp.append_flow(target="words_topic")  # type: ignore[untyped-decorator]
 def words() -> DataFrame:
     """One record for each word of a line: the word, and where its line came from."""
     lines = (

@@ -111,6 +111,7 @@ def make_node(
     markers = Markers(partitions, groups, slices)
     transactions = _transactions(config, runtime, metadata.image, topics, producer_ids, markers)
     topics.tell(made=partial(_topic_made, groups, transactions), deleted=partial(_topics_deleted, groups, transactions))
+    decided = partial(DecidedChanges, changes=changes, slices=slices, faults=partitions.faults)
     return Node(
         config=config,
         clock=clock,
@@ -120,10 +121,8 @@ def make_node(
         image=metadata.image,
         access=_access(config, metadata.image, clock),
         acls=AclChanges(metadata, changes, slices, rng, partitions.faults),
-        users=DecidedChanges("users", changes, slices, partitions.faults),
-        quotas=Quotas(
-            metadata.image.quotas, config, clock, DecidedChanges("quotas", changes, slices, partitions.faults)
-        ),
+        users=decided("users"),
+        quotas=Quotas(metadata.image.quotas, config, clock, decided("quotas")),
         topics=topics,
         partitions=partitions,
         groups=groups,

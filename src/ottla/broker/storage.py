@@ -9,6 +9,7 @@ import fcntl
 import mmap
 import os
 import shutil
+import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -30,7 +31,7 @@ _WRITTEN_AGAIN_BYTES: Final = 1 << 20
 class DiskFile:
     """An open file; its descriptor is closed by `close`, or when nobody holds the object any more."""
 
-    __slots__ = ("__weakref__", "_close", "_descriptor", "_path", "_size_bytes", "made")
+    __slots__ = ("__weakref__", "_close", "_descriptor", "_path", "_size_bytes", "_syncing", "made")
 
     def __init__(self, path: str, *, create: bool, is_writable: bool = True) -> None:
         flags = (os.O_RDWR if is_writable else os.O_RDONLY) | os.O_CLOEXEC
@@ -48,7 +49,11 @@ class DiskFile:
             raise InTheWayError(path) from None
         except OSError as fault:
             raise StorageError(f"{path}: {fault.strerror}") from fault
+        if self.made:
+            _DROPPED.discard(path)  # that was another file
         self._path = path
+        #: Held by the thread that syncs: the system tells one of two that their bytes are not on the device.
+        self._syncing = threading.Lock()
         self._size_bytes = os.fstat(self._descriptor).st_size
         self._close = weakref.finalize(self, os.close, self._descriptor)
 
@@ -102,11 +107,14 @@ class DiskFile:
             self._size_bytes = size_bytes
 
     def sync(self) -> None:
-        try:
-            os.fdatasync(self._descriptor)
-        except OSError as fault:
-            _DROPPED.add(self._path)
-            raise StorageError(f"{self._path}: {fault.strerror}") from fault
+        with self._syncing:
+            if self._path in _DROPPED:
+                raise StorageError(f"{self._path}: a sync was refused, and the file has not been written again yet")
+            try:
+                os.fdatasync(self._descriptor)
+            except OSError as fault:
+                _DROPPED.add(self._path)
+                raise StorageError(f"{self._path}: {fault.strerror}") from fault
 
     def write_again(self) -> None:
         if self._path not in _DROPPED:

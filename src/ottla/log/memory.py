@@ -33,7 +33,7 @@ class MemoryFile:
         self.synced_bytes = len(content) if synced_bytes is None else synced_bytes
         #: When it was written, if somebody has said so.
         self.modified_ms: int | None = None
-        #: A sync was refused. As with Linux, the next one succeeds without what that one has dropped.
+        #: A sync was refused. What it has dropped no later one brings to the device.
         self.has_dropped = False
 
     @property
@@ -64,13 +64,14 @@ class MemoryFile:
         self.synced_bytes = min(self.synced_bytes, size_bytes)
 
     def sync(self) -> None:
+        if self.has_dropped:
+            raise StorageError(f"{self.name}: a sync was refused, and the file has not been written again yet")
         try:
             self.owner.check("sync", self.name)
         except StorageError:
             self.has_dropped = True
             raise
-        if not self.has_dropped:
-            self.synced_bytes = len(self.content)
+        self.synced_bytes = len(self.content)
 
     def write_again(self) -> None:
         if self.has_dropped:

@@ -45,14 +45,17 @@ class File(Protocol):
         ...
 
     def sync(self) -> None:
-        """Return once everything written is on the device. May be called from another thread."""
+        """Return once everything written is on the device. May be called from another thread, and from several.
+
+        StorageError when the system refuses; and from then on until `write_again`, also to who was about to sync.
+        """
         ...
 
     def write_again(self) -> None:
         """After a sync that was refused, and before the next: write what the system may have dropped. Else a no-op.
 
-        Linux takes pages that it could not write for clean: the next sync would succeed without them. Nobody may write
-        to the file meanwhile.
+        Linux takes pages that it could not write for clean: the next sync would succeed without them, in whichever
+        thread. Nobody may write to the file meanwhile.
         """
         ...
 

@@ -21,7 +21,7 @@ from ottla.log.cleaner.transactions import CleanedTransactions
 from ottla.log.config import LogConfig
 from ottla.log.names import CLEANED, LOG, OFFSET_INDEX, TIME_INDEX, file_name
 from ottla.log.segment import Segment
-from ottla.log.storage import Storage
+from ottla.log.storage import Storage, sync_whole
 from ottla.log.txn_index import AbortedTxn
 from ottla.wire.batch import HEADER_BYTES, BatchHeader, check_integrity, parse_header
 from ottla.wire.records import decode_batch
@@ -159,7 +159,7 @@ class Cleaning:
         segment.seal()
         segment.modified_ms = group[-1].modified_ms
         for file in segment.files():
-            file.sync()
+            sync_whole(file)
             yield 0
         segment.unload()
         files.set_modified_ms(segment.log_name, segment.modified_ms)
