@@ -16,6 +16,7 @@ from ottla.broker.ports.groups import HasGroups
 from ottla.broker.ports.identity import HasIdentity, HasRandom
 from ottla.broker.ports.partitions import HasPartitions
 from ottla.broker.ports.quotas import HasQuotas
+from ottla.broker.ports.refusals import HasRefusals
 from ottla.broker.ports.searches import HasSearches
 from ottla.broker.ports.sessions import HasSessions
 from ottla.broker.ports.settings import HasClock, HasConfig
@@ -64,6 +65,7 @@ def every_need(
     HasProducerIds,
     HasQuotas,
     HasRandom,
+    HasRefusals,
     HasSearches,
     HasSessions,
     HasSlices,
@@ -73,7 +75,7 @@ def every_need(
     HasVerification,
 ]:
     """Handlers are called by name, so mypy sees only here that a node is what each of them asks for."""
-    return (node,) * 20
+    return (node,) * 21
 
 
 def test_mypy_sees_that_a_node_is_all_that_handlers_ask_for() -> None:
