@@ -7,6 +7,7 @@ import pytest
 from ottla.base.errors import StorageError
 from ottla.log.config import LogConfig
 from ottla.log.memory import MemoryStorage
+from ottla.log.names import REFUSED_SYNC
 from ottla.log.partition import PartitionLog
 from ottla.log.replay import replay
 from ottla.log.results import Deleted, Isolation
@@ -167,3 +168,23 @@ def test_what_one_thread_is_refused_no_other_thread_acknowledges() -> None:
         for_the_checkpoint.sync()
     log.flush()
     assert _after_power_loss(storage).end_offset == log.high_watermark == 2
+
+
+def test_a_process_after_a_kill_writes_again_what_a_refused_sync_may_have_dropped() -> None:
+    """The system goes on, and takes for clean what the device does not have; the new process is told by a file."""
+    storage = MemoryStorage()
+    log = open_log(storage, _EACH)
+    append(log, batch(2))
+    storage.refuses = lambda action, name: action == "sync"
+    with pytest.raises(StorageError, match="refuses to sync"):
+        log.synced.sync_due()
+    storage.refuses = None
+    next_storage = storage.after_kill()
+    again = open_log(next_storage, _EACH)
+    assert again.end_offset == 2, "the next process reads it"
+    again.flush()
+    assert _after_power_loss(next_storage).end_offset == 2
+    again.close()
+    assert REFUSED_SYNC in next_storage.names()
+    open_log(next_storage, _EACH, clean=True)
+    assert REFUSED_SYNC not in next_storage.names()

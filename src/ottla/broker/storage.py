@@ -130,6 +130,9 @@ class DiskFile:
             raise StorageError(f"{self._path}: {fault.strerror}") from fault
         _DROPPED.discard(self._path)
 
+    def suspect(self) -> None:
+        _DROPPED.add(self._path)
+
     def fileno(self) -> int:
         return self._descriptor
 

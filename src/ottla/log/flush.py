@@ -1,10 +1,15 @@
 """What makes a log durable, apart from the log: it waits for the device, and may do so in another thread."""
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
+from itertools import zip_longest
 from typing import NamedTuple, Protocol
 
+from ottla.base.errors import StorageError
 from ottla.log.config import LogConfig
+from ottla.log.names import REFUSED_SYNC
+from ottla.log.segment import Segment
 from ottla.log.segments import Segments
 from ottla.log.storage import File, Storage
 
@@ -27,9 +32,32 @@ class FlushPlan(NamedTuple):
     def sync(self) -> None:
         """Return when every file and its name is on the device. StorageError when the system refuses."""
         for file in self.files:
-            file.sync()
+            try:
+                file.sync()
+            except StorageError:
+                with suppress(StorageError):
+                    self.storage.write(REFUSED_SYNC, b"", sync=False)
+                raise
         if self.files:
             self.storage.sync_names()
+
+
+def heed_refusals(
+    storage: Storage, names: Collection[str], segments: Sequence[Segment], recovery_point: int, *, clean: bool
+) -> None:
+    """At a start: if an earlier process was refused a sync, have all behind the recovery point written again.
+
+    That process was killed, and the system went on: it still takes for clean what the device does not have. A loss of
+    power takes the note, too, and then all that the files hold is from the device.
+    """
+    if REFUSED_SYNC not in names:
+        return
+    if clean:
+        storage.delete(REFUSED_SYNC)
+        return
+    for segment, following in zip_longest(segments, segments[1:]):
+        if following is None or following.base_offset > recovery_point:
+            segment.log_file().suspect()
 
 
 class _Log(Protocol):

@@ -33,8 +33,11 @@ class MemoryFile:
         self.synced_bytes = len(content) if synced_bytes is None else synced_bytes
         #: When it was written, if somebody has said so.
         self.modified_ms: int | None = None
-        #: A sync was refused. What it has dropped no later one brings to the device.
+        #: A sync was refused, and this process knows it.
         self.has_dropped = False
+        #: The system takes what it could not write for clean: no sync brings it to the device, in this process or in
+        #: the next one, until it is written again.
+        self.lacks_dropped = False
 
     @property
     def size_bytes(self) -> int:
@@ -69,14 +72,18 @@ class MemoryFile:
         try:
             self.owner.check("sync", self.name)
         except StorageError:
-            self.has_dropped = True
+            self.has_dropped = self.lacks_dropped = True
             raise
-        self.synced_bytes = len(self.content)
+        if not self.lacks_dropped:
+            self.synced_bytes = len(self.content)
 
     def write_again(self) -> None:
         if self.has_dropped:
             self.owner.check("append", self.name)
-            self.has_dropped = False
+            self.has_dropped = self.lacks_dropped = False
+
+    def suspect(self) -> None:
+        self.has_dropped = True
 
     def fileno(self) -> int:
         return -1
@@ -186,7 +193,8 @@ class MemoryStorage:
         left = MemoryStorage(limit_bytes=self.limit_bytes, now_ms=self.now_ms)
         for mine, its in ((self.files, left.files), (self._synced_files, left._synced_files)):
             for name, file in mine.items():
-                its[name] = copies.setdefault(file, MemoryFile(left, name, file.content, file.synced_bytes))
+                copied = its[name] = copies.setdefault(file, MemoryFile(left, name, file.content, file.synced_bytes))
+                copied.lacks_dropped = file.lacks_dropped
         return left
 
     def after_power_loss(

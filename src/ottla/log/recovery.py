@@ -31,6 +31,7 @@ from ottla.log.config import LogConfig
 from ottla.log.damage import OffsetRange, read_damage, unlisted, write_damage
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.findings import Findings
+from ottla.log.flush import heed_refusals
 from ottla.log.leftovers import tidy, without_failed_rolls
 from ottla.log.names import DAMAGED_OFFSETS, LOG, PARTITION_METADATA, file_name
 from ottla.log.producers import ProducerState
@@ -111,13 +112,19 @@ def load(
     producers.holes = findings.damaged
     is_thinned = walked.segments[0].base_offset > 0 or (config.compacts and len(walked.segments) > 1)
     producers.thinned_below = walked.end_offset if is_thinned else 0
-    for segment in walked.segments[:-1]:
-        segment.unload()
-    walked.segments[-1].load_indexes()
+    _load_last(walked.segments)
     end_offset = producers.end_offset = walked.end_offset
     epochs.truncate(start_offset, end_offset)
     recovery_point = end_offset if clean else min(recovery_point, end_offset)
+    heed_refusals(storage, names, walked.segments, recovery_point, clean=clean)
     return Loaded(walked.segments, producers, start_offset, end_offset, recovery_point, findings)
+
+
+def _load_last(segments: Sequence[Segment]) -> None:
+    """Appends go to the last one; the others are loaded when somebody reads them."""
+    for segment in segments[:-1]:
+        segment.unload()
+    segments[-1].load_indexes()
 
 
 def _with_list(storage: Storage, findings: Findings, listed: tuple[OffsetRange, ...], outside: Outside) -> Findings:

@@ -59,6 +59,10 @@ class File(Protocol):
         """
         ...
 
+    def suspect(self) -> None:
+        """An earlier process may have been refused a sync: have `write_again` write the file."""
+        ...
+
     def fileno(self) -> int:
         """Descriptor for os.sendfile, or -1 where there is none."""
         ...

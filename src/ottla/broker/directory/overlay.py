@@ -128,6 +128,9 @@ class OverlayFile:
     def write_again(self) -> None:
         """Does nothing, like `sync`."""
 
+    def suspect(self) -> None:
+        """Does nothing, like `sync`."""
+
     def fileno(self) -> int:
         return -1
 
@@ -184,6 +187,9 @@ class _LazyFile:
         """Does nothing: nothing was written."""
 
     def write_again(self) -> None:
+        """Does nothing, like `sync`."""
+
+    def suspect(self) -> None:
         """Does nothing, like `sync`."""
 
     def fileno(self) -> int:
