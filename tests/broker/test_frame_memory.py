@@ -1,14 +1,17 @@
 """Frames that are being received: their memory is bounded over all connections, and none takes for ever."""
 
 import asyncio
+import gc
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, closing
+from typing import Any
 
 import pytest
 
 from ottla.base.clock import ManualClock
-from ottla.base.limits import BUSY_BUFFER_BYTES, LARGE_FRAME_BYTES, STALLED_FRAME_MS
+from ottla.base.errors import StorageError
+from ottla.base.limits import BUSY_BUFFER_BYTES, FRAMES_AT_ONCE, LARGE_FRAME_BYTES, STALLED_FRAME_MS
 from ottla.broker.connections import Connections
 from ottla.broker.server import Answer, Frame, Later, Listener
 from tests.broker.lone_connections import LoneClient
@@ -35,9 +38,13 @@ class _World:
         #: What those that come from now on wait for, and what then still has them.
         self.answered: asyncio.Future[None] | None = None
         self.in_hand: list[Frame] = []
+        #: What is done with one in a task.
+        self.work: Callable[[Frame], Coroutine[Any, Any, None]] | None = None
 
     def _dispatch(self, frame: Frame, session: object) -> Answer:
         self.sizes.append(len(frame))
+        if self.work is not None:
+            return Later(asyncio.get_running_loop().create_task(self.work(frame)), lambda result: b"")
         if self.answered is None:
             return None
         self.in_hand.append(frame)
@@ -173,3 +180,35 @@ async def test_a_large_frame_that_comes_with_answered_ones_is_received_at_once(w
     assert client.transport.is_reading()
     client.send_bytes(bytes(LARGE_FRAME_BYTES + 1))
     assert world.sizes == [1, LARGE_FRAME_BYTES + 1]
+
+
+async def test_a_connection_that_is_lost_before_its_turn_takes_no_memory(world: _World) -> None:
+    """Some frames are left for the next turn, and a large one has begun behind them."""
+    lost, other = world.clients(2)
+    lost.send_bytes((struct.pack(">i", 1) + b"x") * (FRAMES_AT_ONCE + 2) + _LARGE_HEAD)
+    assert world.sizes == [1] * FRAMES_AT_ONCE
+    lost.connection.connection_lost(None)
+    await asyncio.sleep(0)
+    other.send_bytes(_HEAD)
+    assert other.transport.is_reading()
+    assert not world.listener.memory.is_short
+
+
+async def test_a_large_request_that_fails_gives_its_memory_back_without_a_collection(world: _World) -> None:
+    failing, other = world.clients(2)
+
+    async def fails(frame: Frame) -> None:
+        raise StorageError(f"{len(frame)} bytes")  # what is logged with its traceback, pytest keeps
+
+    world.work = fails
+    failing.send_bytes(_LARGE_HEAD + bytes(LARGE_FRAME_BYTES + 1))
+    other.send_bytes(_HEAD)
+    assert not other.transport.is_reading()
+    gc.disable()
+    try:
+        for _ in range(5):
+            await asyncio.sleep(0)
+    finally:
+        gc.enable()
+    assert failing.transport.aborted
+    assert other.transport.is_reading()

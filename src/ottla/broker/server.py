@@ -177,6 +177,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self.session.is_gone = True
+        self._waits_for_answers = False
         self._waiting.clear()
         self._memory.forget(self)
         self._give_memory_back()
@@ -252,6 +253,7 @@ class Connection(asyncio.BufferedProtocol):
         """A frame has begun. One that is too large for the buffer that each connection has needs memory."""
         if self._frame_since_ms is None:
             self._frame_since_ms = self.active_ms
+        self._waits_for_answers = False
         if begun_bytes <= BUSY_BUFFER_BYTES or self._held_bytes or self._waits_for_memory:
             return
         self._waits_for_answers = begun_bytes > LARGE_FRAME_BYTES and self._is_answering
@@ -324,6 +326,8 @@ class Connection(asyncio.BufferedProtocol):
 
         After a few frames in a row, or large ones, the other connections have their turn.
         """
+        if self._transport is None:
+            return  # it is lost; this turn was due before
         handled = handled_bytes = 0
         while self._waiting and self._later is None and self._outbox is not None and not self._outbox.busy:
             if handled == FRAMES_AT_ONCE or handled_bytes >= FRAME_BYTES_AT_ONCE:
@@ -373,21 +377,27 @@ class Connection(asyncio.BufferedProtocol):
         later, self._later = self._later, None
         if later is None or future.cancelled() or self._transport is None:
             return
+        fault = future.exception()  # not raised here: its traceback would keep this request alive
+        if fault is not None:
+            self._give_up(fault)
+            return
         try:
             answer = later.encode(future.result())
-        except OttlaError as fault:
-            self._listener.connections.tell_closed(self.session.client_host, fault)
-            self.close()
-            return
-        except Exception:  # noqa: BLE001 - as above
-            _log.exception("a request of %s failed; its connection is closed", self.session.client_host)
-            self.close()
+        except Exception as raised:  # noqa: BLE001 - one bad request must not stop the broker
+            self._give_up(raised)
             return
         self._reply(answer)
         if isinstance(later, Last):
             self._end(later)
         elif self._later is None:
             self._work()
+
+    def _give_up(self, fault: BaseException) -> None:
+        if isinstance(fault, OttlaError):
+            self._listener.connections.tell_closed(self.session.client_host, fault)
+        else:
+            _log.error("a request of %s failed; its connection is closed", self.session.client_host, exc_info=fault)
+        self.close()
 
     def _end(self, last: Last) -> None:
         """Close when what was sent is on its way. Nothing more is answered meanwhile."""

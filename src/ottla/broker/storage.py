@@ -108,13 +108,17 @@ class DiskFile:
 
     def sync(self) -> None:
         with self._syncing:
-            if self._path in _DROPPED:
-                raise StorageError(f"{self._path}: a sync was refused, and the file has not been written again yet")
+            self._must_be_written()
             try:
                 os.fdatasync(self._descriptor)
             except OSError as fault:
                 _DROPPED.add(self._path)
                 raise StorageError(f"{self._path}: {fault.strerror}") from fault
+            self._must_be_written()  # another handle of the file may have been refused meanwhile
+
+    def _must_be_written(self) -> None:
+        if self._path in _DROPPED:
+            raise StorageError(f"{self._path}: a sync was refused, and the file has not been written again yet")
 
     def write_again(self) -> None:
         if self._path not in _DROPPED:

@@ -53,7 +53,8 @@ def heed_refusals(
     if REFUSED_SYNC not in names:
         return
     if clean:
-        storage.delete(REFUSED_SYNC)
+        with suppress(StorageError):  # it says nothing any more
+            storage.delete(REFUSED_SYNC)
         return
     for segment, following in zip_longest(segments, segments[1:]):
         if following is None or following.base_offset > recovery_point:
