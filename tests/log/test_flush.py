@@ -7,7 +7,7 @@ import pytest
 from ottla.base.errors import StorageError
 from ottla.log.config import LogConfig
 from ottla.log.memory import MemoryStorage
-from ottla.log.names import REFUSED_SYNC
+from ottla.log.names import LEADER_EPOCH_CHECKPOINT, REFUSED_SYNC
 from ottla.log.partition import PartitionLog
 from ottla.log.replay import replay
 from ottla.log.results import Deleted, Isolation
@@ -188,3 +188,16 @@ def test_a_process_after_a_kill_writes_again_what_a_refused_sync_may_have_droppe
     assert REFUSED_SYNC in next_storage.names()
     open_log(next_storage, _EACH, clean=True)
     assert REFUSED_SYNC not in next_storage.names()
+
+
+def test_so_it_does_with_the_file_that_says_where_a_log_begins() -> None:
+    storage = MemoryStorage()
+    log = open_log(storage, _EACH)
+    append(log, batch(2))
+    storage.refuses = lambda action, name: action == "sync" and name == LEADER_EPOCH_CHECKPOINT
+    with pytest.raises(StorageError, match="refuses to sync"):
+        log.flush()
+    next_storage = storage.after_kill()
+    open_log(next_storage, _EACH).flush()
+    file = next_storage.files[LEADER_EPOCH_CHECKPOINT]
+    assert file.synced_bytes == file.size_bytes

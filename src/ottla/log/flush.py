@@ -8,10 +8,10 @@ from typing import NamedTuple, Protocol
 
 from ottla.base.errors import StorageError
 from ottla.log.config import LogConfig
-from ottla.log.names import REFUSED_SYNC
+from ottla.log.names import LEADER_EPOCH_CHECKPOINT, REFUSED_SYNC, SNAPSHOT
 from ottla.log.segment import Segment
 from ottla.log.segments import Segments
-from ottla.log.storage import File, Storage
+from ottla.log.storage import File, Storage, sync_noted
 
 
 class FlushPlan(NamedTuple):
@@ -32,12 +32,7 @@ class FlushPlan(NamedTuple):
     def sync(self) -> None:
         """Return when every file and its name is on the device. StorageError when the system refuses."""
         for file in self.files:
-            try:
-                file.sync()
-            except StorageError:
-                with suppress(StorageError):
-                    self.storage.write(REFUSED_SYNC, b"", sync=False)
-                raise
+            sync_noted(file, self.storage)
         if self.files:
             self.storage.sync_names()
 
@@ -45,10 +40,11 @@ class FlushPlan(NamedTuple):
 def heed_refusals(
     storage: Storage, names: Collection[str], segments: Sequence[Segment], recovery_point: int, *, clean: bool
 ) -> None:
-    """At a start: if an earlier process was refused a sync, have all behind the recovery point written again.
+    """At a start: if an earlier process was refused a sync, have what it left behind written again.
 
-    That process was killed, and the system went on: it still takes for clean what the device does not have. A loss of
-    power takes the note, too, and then all that the files hold is from the device.
+    That is all behind the recovery point, and the small files that stand for deleted records. The process was killed,
+    and the system went on: it still takes for clean what the device does not have. A loss of power takes the note, too,
+    and then all that the files hold is from the device.
     """
     if REFUSED_SYNC not in names:
         return
@@ -59,6 +55,10 @@ def heed_refusals(
     for segment, following in zip_longest(segments, segments[1:]):
         if following is None or following.base_offset > recovery_point:
             segment.log_file().suspect()
+    for name in names:
+        if name.endswith(SNAPSHOT) or name == LEADER_EPOCH_CHECKPOINT:
+            with suppress(StorageError):  # this start has removed it
+                storage.open(name).suspect()
 
 
 class _Log(Protocol):

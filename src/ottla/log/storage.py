@@ -8,8 +8,11 @@ file with this name is certain only after `Storage.sync_names`. So before the re
 """
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import NamedTuple, Protocol
+
+from ottla.base.errors import StorageError
+from ottla.log.names import REFUSED_SYNC
 
 Buffer = bytes | bytearray | memoryview
 
@@ -130,7 +133,17 @@ class Slice(NamedTuple):
         return self.file.read(self.position, self.length_bytes)
 
 
-def sync_whole(file: File) -> None:
+def sync_whole(file: File, storage: Storage) -> None:
     """Have a file on the device to which nobody writes any more, also after a sync that was refused. StorageError."""
     file.write_again()
-    file.sync()
+    sync_noted(file, storage)
+
+
+def sync_noted(file: File, storage: Storage) -> None:
+    """Sync it. StorageError when the system refuses, which the next process is told then (`flush.heed_refusals`)."""
+    try:
+        file.sync()
+    except StorageError:
+        with suppress(StorageError):
+            storage.write(REFUSED_SYNC, b"", sync=False)
+        raise
