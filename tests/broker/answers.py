@@ -51,6 +51,7 @@ from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from tests.broker.records_io import until_led
 from tests.broker.wire_client import WireClient, batch
 
 Question = Callable[[WireClient], Awaitable[Any]]
@@ -77,9 +78,8 @@ async def prepare(client: WireClient) -> None:
     """Topics `answers-a` of three partitions and `answers-b` of two, and coordinators that are there."""
     topics = tuple(CreatableTopic(f"answers-{name}", count, 1) for name, count in (("a", 3), ("b", 2)))
     await client.ask(ApiKey.CREATE_TOPICS, CreateTopicsRequest(topics, 10_000))
-    named = MetadataRequest(tuple(MetadataRequestTopic(name=each.name) for each in topics), False)
-    while any(each.error_code for each in (await client.ask(ApiKey.METADATA, named)).topics):
-        pass
+    for each in topics:
+        await until_led(client, each.name, each.num_partitions)
     for kind in (0, 1):
         asked = FindCoordinatorRequest("", kind, ("answers",))
         while (await client.ask(ApiKey.FIND_COORDINATOR, asked)).coordinators[0].error_code != 0:

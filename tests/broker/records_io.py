@@ -1,10 +1,11 @@
-"""Produce and Fetch of topic `t` over a `WireClient`, for tests of what a broker has written."""
+"""Produce and Fetch of topic `t` over a `WireClient`, for tests of what a broker has written; wait for a leader."""
 
 from typing import Any
 
 from ottla.wire.apis import ApiKey
 from ottla.wire.codec import NULL_UUID
 from ottla.wire.messages import fetch as f
+from ottla.wire.messages import list_offsets as o
 from ottla.wire.messages import produce as p
 from tests.broker.wire_client import WireClient
 
@@ -35,3 +36,16 @@ async def fetch(client: WireClient, offset: int = 0, *, version: int = 11, **opt
     """Fetch partition 0; its part of the answer."""
     answer = await client.ask(ApiKey.FETCH, fetch_request(offset, version=version, **options), version)
     return answer.responses[0].partitions[0]
+
+
+async def until_led(client: WireClient, topic: str, partitions: int = 1) -> None:
+    """Return when each partition has a leader that knows it is one.
+
+    Apache Kafka tells a new topic's leader in its metadata before that leader takes records: NOT_LEADER_OR_FOLLOWER.
+    """
+    latest = tuple(o.ListOffsetsPartition(number, timestamp=-1) for number in range(partitions))
+    asked = o.ListOffsetsRequest(-1, topics=(o.ListOffsetsTopic(topic, latest),))
+    unled = True
+    while unled:
+        (answer,) = (await client.ask(ApiKey.LIST_OFFSETS, asked)).topics
+        unled = any(each.error_code for each in answer.partitions)

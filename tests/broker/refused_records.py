@@ -11,9 +11,9 @@ from ottla.wire.apis import ApiKey
 from ottla.wire.batch import TimestampType, pack_header, parse_header, seal
 from ottla.wire.compression import Compression
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.records import Record, encode_batch
+from tests.broker.records_io import until_led
 from tests.broker.wire_client import WireClient
 
 TOPIC: Final = "refused"
@@ -142,9 +142,7 @@ async def prepare(client: WireClient) -> None:
     )
     topic = CreatableTopic(TOPIC, 1, 1, configs=configs)
     await client.ask(ApiKey.CREATE_TOPICS, CreateTopicsRequest((topic,), 10_000))
-    named = MetadataRequest((MetadataRequestTopic(name=TOPIC),), False)
-    while (await client.ask(ApiKey.METADATA, named)).topics[0].error_code != 0:
-        pass
+    await until_led(client, TOPIC)
 
 
 async def ask(client: WireClient, name: str) -> Answer:

@@ -34,6 +34,7 @@ from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
 from tests.broker.api_questions import ApiQuestion, by_id, in_older_versions, questions
 from tests.broker.guarded import GUARDED, UNAUTHORIZED, allow_only, errors, make_topics
+from tests.broker.records_io import until_led
 from tests.broker.wire_client import WireClient
 from tests.interop.apache import ApacheKafka, free_port
 
@@ -192,7 +193,9 @@ async def _answer(client: WireClient, question: ApiQuestion) -> object:
 
 
 async def _both_ready(client: WireClient) -> None:
-    """The coordinators answer: Apache Kafka makes their topics for the first who asks."""
+    """The topics have leaders, and the coordinators answer: Apache Kafka makes their topics for the first who asks."""
+    for topic in _TOPICS:
+        await until_led(client, topic)
     for kind, keys in ((0, _GROUPS), (1, _TRANSACTIONS)):
         code = None
         while code != 0:

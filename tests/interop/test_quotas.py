@@ -25,6 +25,7 @@ from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicSt
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.broker.records_io import until_led
 from tests.broker.wire_client import Address, WireClient, batch
 from tests.interop.apache import ApacheKafka
 
@@ -109,6 +110,7 @@ async def _produce(client: WireClient, size_bytes: int) -> int:
 async def _make_topic(where: Address) -> bytes:
     async with WireClient(where, "maker") as client:
         await client.ask(ApiKey.CREATE_TOPICS, CreateTopicsRequest((CreatableTopic("t", 1, 1),), 10_000))
+        await until_led(client, "t")
         answer = await client.ask(ApiKey.METADATA, MetadataRequest((MetadataRequestTopic(name="t"),)), 12)
     return bytes(answer.topics[0].topic_id)
 
