@@ -1,7 +1,8 @@
 """The words of every line, as `examples/wordcount.py` counts them, in the output partition that their line had.
 
-A slot writes to one partition only then, and a reader sees it as soon as it is committed. Otherwise the slots' records
-lie mixed in all partitions, and those of a committed slot wait behind those of an open one (the last stable offset).
+Each partition of the input is a slot of its own. A slot writes to one partition only then, and a reader sees it as soon
+as it is committed. Otherwise the slots' records lie mixed in all partitions, and those of a committed slot wait behind
+those of an open one (the last stable offset).
 
 `--plan random` gives other rows in other slots each time it runs: each row has a drawn number, and another one chooses
 its slot. `--option` is any of the sink's.
@@ -50,6 +51,7 @@ def _main() -> None:
         .option("subscribe", options.input)
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", options.max_offsets_per_trigger)
+        .option("minRecordsPerPartition", 1)
         .option("kafka.group.id", f"{options.output}-wordcount")
     )
     words = _placed(runpy.run_path(str(_EXAMPLE))["words_of"](lines.load()))

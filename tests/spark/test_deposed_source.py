@@ -16,7 +16,8 @@ from ottla.spark.errors import DataLossError
 from ottla.spark.link import KafkaLink
 from ottla.spark.options import SourceOptions, source_options
 from ottla.spark.plan import Range, SourceOffset
-from ottla.spark.source import OttlaReader, OttlaStreamReader, read_range
+from ottla.spark.range_reader import Wanted, read_ranges
+from ottla.spark.source import OttlaReader, OttlaStreamReader
 from ottla.spark.topics import Topics
 from tests.spark.deposed_link import DeposedLeader, deposed_link
 from tests.spark.source_world import ALL, ROWS, World
@@ -47,7 +48,7 @@ class Query:
 
     def read(self, start: int, end: int) -> list[str]:
         """What a task reads."""
-        batches = read_range(self.link, self.options, ROWS, Range(self.tp, start, end), None)
+        batches = read_ranges(self.link, self.options, ROWS, [Wanted(Range(self.tp, start, end), None)])
         return [value.decode() for batch in batches for value in batch.column("value").to_pylist()]
 
 
@@ -123,7 +124,7 @@ def test_s1_a_batch_read_does_not_end_earlier_than_it_was_told_because_a_deposed
 ) -> None:
     driver = query(streaming=False, failOnDataLoss=False, endingOffsets=world.json(4, 0))
     driver.cluster.depose({driver.tp: 2}, unaware=7)
-    ranges = [each.range for each in driver.batch().partitions()]
+    ranges = [each.range for task in driver.batch().partitions() for each in task.wanted]
     assert ranges == [Range(driver.tp, 0, 4)]
 
 

@@ -24,7 +24,7 @@ from ottla import Producer
 from ottla.base.types import TopicPartition
 from ottla.spark.link import KafkaLink
 from ottla.spark.options import source_options
-from ottla.spark.source import read_range
+from ottla.spark.range_reader import read_ranges
 from ottla.wire.batch import iter_headers
 from ottla.wire.messages.fetch import PartitionData
 from tests.spark.source_world import ROWS, World
@@ -77,9 +77,7 @@ def fetched(world: World, *told: Filter) -> tuple[dict[int, int], int]:
     link = Counting({"bootstrap.servers": world.bootstrap})
     try:
         rows = sum(
-            batch.num_rows
-            for each in reader.partitions()
-            for batch in read_range(link, options, ROWS, each.range, each.topic_id)
+            batch.num_rows for each in reader.partitions() for batch in read_ranges(link, options, ROWS, each.wanted)
         )
     finally:
         link.shut()

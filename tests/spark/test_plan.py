@@ -143,6 +143,31 @@ def test_small_ranges_are_not_split_for_min_partitions() -> None:
     assert len(pieces) == 11
 
 
+@given(
+    st.lists(st.builds(Range, TPS, st.just(0), st.integers(1, 300)), max_size=20, unique_by=lambda r: r.tp),
+    st.integers(1, 200),
+    st.none() | st.integers(1, 400),
+)
+def test_small_ranges_share_tasks(pieces: list[Range], least: int, most: int | None) -> None:
+    tasks = plan.shared(pieces, least, most)
+    sizes = [sum(r.size for r in task) for task in tasks]
+    assert [r for task in tasks for r in task] == pieces
+    for task, size in zip(tasks, sizes, strict=True):
+        assert size - task[-1].size < least, "a task with enough takes no further range"
+        assert most is None or size <= most or len(task) == 1
+    for size, following in zip(sizes, tasks[1:], strict=False):
+        assert size >= least or (most is not None and size + following[0].size > most)
+    assert plan.shared(pieces, 1, most) == [[r] for r in pieces]
+
+
+@given(st.integers(1, 10**7), st.floats(0.01, 1e6), st.integers(1, 2**30))
+def test_a_fetch_asks_for_what_its_offsets_may_take(offsets: int, bytes_an_offset: float, most: int) -> None:
+    asked = plan.fetch_bytes(offsets, bytes_an_offset, most)
+    assert 0 < asked <= most
+    assert asked == most or offsets * bytes_an_offset < asked < offsets * bytes_an_offset * 1.3 + 70_000
+    assert plan.fetch_bytes(offsets, None, most) == most
+
+
 @pytest.mark.parametrize(
     ("read_to", "earliest", "latest", "why"),
     [

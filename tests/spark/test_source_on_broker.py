@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -20,8 +21,9 @@ from ottla.spark.errors import DataLossError, OpenTransactionError, PipelineErro
 from ottla.spark.link import KafkaLink
 from ottla.spark.options import source_options
 from ottla.spark.plan import Range
-from ottla.spark.source import read_range
+from ottla.spark.range_reader import Wanted, read_ranges
 from ottla.spark.topics import Topics
+from ottla.wire.messages.fetch import PartitionData
 from tests.spark.source_world import ALL, ROWS, World, batch_values, next_batch, restored, values
 from tests.spark.throttled_link import throttled_link
 
@@ -420,7 +422,7 @@ def test_s1_a_fetch_that_a_quota_puts_off_is_asked_again_and_no_loss(world: Worl
     options = source_options({"kafka.bootstrap.servers": world.bootstrap, "subscribe": world.topic}, streaming=False)
     kafka = throttled_link(options.kafka)
     try:
-        batches = read_range(kafka, options, ROWS, Range(TopicPartition(world.topic, 0), 0, 5), None)
+        batches = read_ranges(kafka, options, ROWS, [Wanted(Range(TopicPartition(world.topic, 0), 0, 5), None)])
         assert [v.decode() for batch in batches for v in batch.column("value").to_pylist()] == world.rows(
             range(5), range(0)
         )
@@ -438,3 +440,57 @@ def test_s1_the_source_commits_its_groups_offsets_for_other_sinks(
     with Admin({"bootstrap.servers": world.bootstrap}) as admin:
         committed = admin.list_group_offsets(group)
     assert {tp: at.offset for tp, at in committed.items()} == {TopicPartition(world.topic, p): 5 for p in range(2)}
+
+
+def test_s1_partitions_with_few_records_share_a_task(world: World) -> None:
+    """Unless the query says what it wants: then it is as with Spark's connector."""
+    shares = world.reader().partitions()
+    assert [[(each.range.tp.partition, each.range.size) for each in task.wanted] for task in shares] == [
+        [(0, 5), (1, 5)]
+    ]
+    for options in ({"minRecordsPerPartition": 5}, {"minPartitions": 1}, {"maxRecordsPerPartition": 9}):
+        assert len(world.reader(**options).partitions()) == 2
+    assert len(world.reader(maxRecordsPerPartition=2).partitions()) == 6
+    batches = list(world.reader().read(shares[0]))
+    assert [v.decode() for batch in batches for v in batch.column("value").to_pylist()] == world.rows(
+        range(5), range(5)
+    )
+    assert len(batches) == 1, "for each batch costs Spark some time"
+
+
+class Sizes(KafkaLink):
+    """A link that notes how much its fetches ask for."""
+
+    def __init__(self, config: Mapping[str, object]) -> None:
+        super().__init__(config)
+        self.asked: list[int] = []
+
+    async def fetch(self, tp: TopicPartition, offset: int, **how: Any) -> PartitionData | None:
+        """As it is; noted."""
+        self.asked.append(how["max_bytes"])
+        return await super().fetch(tp, offset, **how)
+
+
+def test_s1_a_fetch_asks_for_no_more_than_its_range_seems_to_need(world: World) -> None:
+    """How much that is is known from the fetch before; a guess that is too low costs a fetch more, and no row."""
+    options = source_options({"kafka.bootstrap.servers": world.bootstrap, "subscribe": world.topic}, streaming=False)
+    tp = TopicPartition(world.topic, 0)
+    kafka = Sizes(options.kafka)
+
+    def read(start: int, end: int) -> list[str]:
+        batches = read_ranges(kafka, options, ROWS, [Wanted(Range(tp, start, end), None)])
+        return [value.decode() for batch in batches for value in batch.column("value").to_pylist()]
+
+    try:
+        assert read(0, 2) == world.rows(range(2), range(0))
+        with Producer({"bootstrap.servers": world.bootstrap}) as producer:
+            producer.send(world.topic, bytes(300_000), partition=0)
+            producer.send(world.topic, b"last", partition=0)
+        assert read(2, 5) == world.rows(range(2, 5), range(0))
+        first, second = kafka.asked
+        assert first == options.client.max_partition_fetch_bytes
+        assert 65_536 < second < 70_000
+        large, last = read(5, 7)
+        assert (len(large), last) == (300_000, "last")
+    finally:
+        kafka.shut()

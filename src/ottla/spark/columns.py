@@ -43,6 +43,14 @@ class Chunk:
         """The offset at which the next fetch starts; None when this fetch brought no whole batch."""
         return self._headers[-1][1].last_offset + 1 if self._headers else None
 
+    @property
+    def size_bytes(self) -> int:
+        """Of the whole batches."""
+        if not self._headers:
+            return 0
+        pos, header = self._headers[-1]
+        return pos + header.size_bytes
+
     def rows(self, tp: TopicPartition, start: int, end: int, schema: Any) -> Any:
         """Records from `start` to `end` (not included) as a RecordBatch of `schema`, the source's."""
         with_headers = "headers" in schema.names

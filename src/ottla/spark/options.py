@@ -54,6 +54,13 @@ SOURCE_OPTIONS = ConfigSet.of(
         ConfigKey("maxTriggerDelay", _TEXT, "15m", "... but not longer than this"),
         ConfigKey("minPartitions", _WHOLE, None, "Split large ranges until there are so many tasks", _POSITIVE),
         ConfigKey("maxRecordsPerPartition", _WHOLE, None, "Most offsets in one task", _POSITIVE),
+        ConfigKey(
+            "minRecordsPerPartition",
+            _WHOLE,
+            100,
+            "Kafka's partitions with fewer offsets share a task; without effect beside minPartitions",
+            _POSITIVE,
+        ),
         ConfigKey("failOnDataLoss", _FLAG, True, "Stop when records are gone that were not read"),
         ConfigKey("includeHeaders", _FLAG, False, "Add the headers column"),
         ConfigKey("commitOffsets", _TEXT, "sink", "Who commits kafka.group.id's offsets", one_of("sink", "source")),
@@ -206,6 +213,7 @@ class SourceOptions:
     max_delay_ms: int
     min_partitions: int | None
     max_records_per_partition: int | None
+    min_records_per_partition: int
     fail_on_data_loss: bool
     include_headers: bool
     commit_here: bool
@@ -276,6 +284,7 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
         max_delay_ms=duration_ms("maxTriggerDelay", str(own["maxTriggerDelay"])),
         min_partitions=_int(own["minPartitions"]),
         max_records_per_partition=_int(own["maxRecordsPerPartition"]),
+        min_records_per_partition=int(str(own["minRecordsPerPartition"])),
         fail_on_data_loss=bool(own["failOnDataLoss"]),
         include_headers=bool(own["includeHeaders"]),
         commit_here=own["commitOffsets"] == "source",

@@ -205,6 +205,31 @@ def _pieces(whole: Range, count: int) -> list[Range]:
     return [Range(whole.tp, a, b) for a, b in pairwise(cuts)]
 
 
+def shared(pieces: Iterable[Range], least: int, most: int | None) -> list[list[Range]]:
+    """The ranges of each task, in their order: neighbours share one as long as they have fewer than `least` offsets.
+
+    None gets more than `most` offsets by that.
+    """
+    tasks: list[list[Range]] = []
+    size = least
+    for piece in pieces:
+        if size < least and (most is None or size + piece.size <= most):
+            tasks[-1].append(piece)
+            size += piece.size
+        else:
+            tasks.append([piece])
+            size = piece.size
+    return tasks
+
+
+def fetch_bytes(offsets: int, bytes_an_offset: float | None, most: int) -> int:
+    """What a fetch that wants so many offsets asks for, if an offset took about `bytes_an_offset` lately.
+
+    A little more than that: a fetch more costs more than some bytes do. `most` if nothing is known yet.
+    """
+    return most if bytes_an_offset is None else min(most, int(offsets * bytes_an_offset * 1.25) + 65_536)
+
+
 def require_no_loss(losses: list[str]) -> None:
     """Raise DataLossError if there are losses."""
     if losses:

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from ottla.base.errors import ConfigError, OttlaError
 from ottla.base.require import require
-from ottla.spark import faults
+from ottla.spark import faults, worker_processes
 from ottla.spark.client_errors import told
 from ottla.spark.columns import RowDigest, check_writable
 from ottla.spark.errors import PipelineError
@@ -86,6 +86,8 @@ class KafkaSink:
                 )
             self.claim = claim
             faults.reach("sink.claimed")
+        if on_driver:
+            worker_processes.rest("claim")
 
     def _sink_in_use(self, query: str | None) -> str:
         """The sink's id. If it was given none, and is known under the id of a version before, that one."""
@@ -102,8 +104,11 @@ class KafkaSink:
         """
         with told(self.options, slot):
             if self.options.semantics is Semantics.AT_LEAST_ONCE:
-                return SlotMessage(None, PlainWriter(self.options).write(batches, key.batch))
-            return self._write(key, slot, batches, attempt)
+                message = SlotMessage(None, PlainWriter(self.options).write(batches, key.batch))
+            else:
+                message = self._write(key, slot, batches, attempt)
+        worker_processes.rest("write")
+        return message
 
     def _write(self, key: BatchKey, slot: int, batches: Iterator[Any], attempt: int | None) -> SlotMessage:
         claim = self.claim
@@ -292,6 +297,7 @@ class OttlaStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803
         """All tasks have succeeded."""
         self._sink.commit(messages, batchId)
+        worker_processes.rest("commit")
 
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803
         """A task, or commit(), has failed. The messages may lack even those of tasks that have finished."""

@@ -1,129 +1,38 @@
 """The source of `format("ottla")`: Kafka topics as rows, in batch and streaming reads.
 
 On the driver one reader lives as long as the query. It says how far the topics reach, and cuts the next micro-batch
-into ranges. A task reads one range and turns fetched bytes directly into Arrow columns. By default a query reads only
-committed records, up to the last stable offset, so a range holds the same records each time it is read.
+into ranges, which the tasks read (`ottla.spark.range_reader`). By default a query reads only committed records, up to
+the last stable offset, so a range holds the same records each time it is read.
 """
 
-import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from ottla.base.errors import CorruptDataError
-from ottla.base.types import TopicPartition
 from ottla.client.core.offsets import OffsetAndMetadata
-from ottla.client.errors import OffsetOutOfRangeError
-from ottla.spark import bounds, faults, plan
-from ottla.spark.columns import Chunk
-from ottla.spark.errors import DamagedRecordsError, DataLossError, PipelineError
+from ottla.spark import bounds, plan, worker_processes
+from ottla.spark.errors import PipelineError
 from ottla.spark.filters import Narrowed, narrowed
-from ottla.spark.link import KafkaLink, link
+from ottla.spark.link import link
 from ottla.spark.options import SourceOptions
-from ottla.spark.plan import Logs, Offsets, Range, SourceOffset
+from ottla.spark.plan import Logs, Offsets, SourceOffset
+from ottla.spark.range_reader import Wanted, read_ranges
 from ottla.spark.topics import Topics
-from ottla.wire.messages.fetch import PartitionData
-
-log = logging.getLogger("ottla.spark")
 
 #: The shortest time between two questions to Kafka. Spark asks an idle query every 10 ms how far the topics reach.
 _ASK_AGAIN_S = 0.02
 #: New topics and partitions are found within this time.
 _LOOK_AGAIN_S = 1.0
-#: How many fetches in a row may bring nothing, although the range has records, before the range counts as lost.
-_EMPTY_FETCHES = 5
 
 
-class KafkaRange(InputPartition):  # type: ignore[misc]
-    """What one task reads: a range, and the id of the topic that was meant when it was planned."""
+class KafkaRanges(InputPartition):  # type: ignore[misc]
+    """What one task reads."""
 
-    def __init__(self, wanted: Range, topic_id: str | None) -> None:
-        self.range, self.topic_id = wanted, topic_id
-
-
-def read_range(
-    kafka: KafkaLink, options: SourceOptions, schema: Any, wanted: Range, topic_id: str | None
-) -> Iterator[Any]:
-    """RecordBatches of a range, in a task. One fetch is on its way while the one before is decoded."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    arrow_schema = to_arrow_schema(schema, timezone="UTC")
-    committed = options.client.isolation_level == "read_committed"
-    at, empty = wanted.start, 0
-    fetched = kafka.submit(_fetch(kafka, options, wanted, topic_id, at))
-    while at < wanted.end:
-        try:
-            data = fetched.result()
-        except DataLossError as loss:  # the topic was deleted, and perhaps made again
-            _lost(options, str(loss))
-            return
-        except OffsetOutOfRangeError:
-            at = _after_loss(kafka, options, wanted, at)
-            fetched = kafka.submit(_fetch(kafka, options, wanted, topic_id, at))
-            continue
-        if data is None:
-            fetched = kafka.submit(_fetch(kafka, options, wanted, topic_id, at))
-            continue
-        aborted = [(a.producer_id, a.first_offset) for a in data.aborted_transactions or ()]
-        with _named(wanted.tp, at):
-            chunk = Chunk(data.records or b"", aborted, committed=committed)
-        begin, following = at, chunk.next_offset
-        if following is None or following <= at:
-            empty += 1
-            if empty >= _EMPTY_FETCHES:
-                Topics(options, lambda: kafka).require_stable("the micro-batch", {wanted.tp: wanted.end})
-                _lost(options, f"{wanted.tp} has nothing at offset {at}, though offsets up to {wanted.end} were there")
-                return
-            fetched = kafka.submit(_fetch(kafka, options, wanted, topic_id, at))
-            continue
-        at, empty = following, 0
-        if at < wanted.end:
-            fetched = kafka.submit(_fetch(kafka, options, wanted, topic_id, at))
-        faults.reach("source.read")
-        with _named(wanted.tp, begin):
-            rows = chunk.rows(wanted.tp, begin, wanted.end, arrow_schema)
-        if rows.num_rows:
-            yield rows
-
-
-@contextmanager
-def _named(tp: TopicPartition, offset: int) -> Iterator[None]:
-    try:
-        yield
-    except CorruptDataError as fault:
-        raise DamagedRecordsError(tp, offset, str(fault)) from fault
-
-
-async def _fetch(
-    kafka: KafkaLink, options: SourceOptions, wanted: Range, topic_id: str | None, offset: int
-) -> PartitionData | None:
-    client = options.client
-    return await kafka.fetch(
-        wanted.tp,
-        offset,
-        topic_id=topic_id,
-        committed=client.isolation_level == "read_committed",
-        max_bytes=min(client.max_partition_fetch_bytes, client.fetch_max_bytes),
-        max_wait_ms=client.fetch_max_wait_ms,
-        end=wanted.end,
-    )
-
-
-def _after_loss(kafka: KafkaLink, options: SourceOptions, wanted: Range, at: int) -> int:
-    """Where to go on when `at` is not in the log: at the log's beginning, if that lies in the range."""
-    earliest = kafka.run(kafka.offsets_at({wanted.tp: bounds.EARLIEST}, committed=False)).get(wanted.tp, wanted.end)
-    _lost(options, f"offset {at} of {wanted.tp} is not in the log any more, which begins at {earliest}")
-    return min(earliest, wanted.end) if earliest > at else wanted.end
-
-
-def _lost(options: SourceOptions, loss: str) -> None:
-    if options.fail_on_data_loss:
-        plan.require_no_loss([loss])
-    log.warning("failOnDataLoss is false, going on although %s", loss)
+    def __init__(self, wanted: Sequence[Wanted]) -> None:
+        self.wanted = wanted
 
 
 class _Pushing:
@@ -199,13 +108,15 @@ def _input_partitions(
     options: SourceOptions, start: Offsets, end: Offsets, ids: Mapping[str, str]
 ) -> list[InputPartition]:
     pieces = plan.split(plan.ranges(start, end), options.min_partitions, options.max_records_per_partition)
-    return [KafkaRange(piece, ids.get(piece.tp.topic)) for piece in pieces]
+    least = options.min_records_per_partition if options.min_partitions is None else 1
+    tasks = plan.shared(pieces, least, options.max_records_per_partition)
+    return [KafkaRanges([Wanted(piece, ids.get(piece.tp.topic)) for piece in task]) for task in tasks]
 
 
 def _read(options: SourceOptions, schema: Any, partition: InputPartition) -> Iterator[Any]:
-    if not isinstance(partition, KafkaRange):  # Spark passes a partition of its own when there is nothing to read
-        return iter(())
-    return read_range(link(options.kafka), options, schema, partition.range, partition.topic_id)
+    if isinstance(partition, KafkaRanges):  # Spark passes a partition of its own when there is nothing to read
+        yield from read_ranges(link(options.kafka), options, schema, partition.wanted)
+    worker_processes.rest("read")
 
 
 class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]

@@ -13,6 +13,8 @@ _NO_OTHERS = "Partitions that a bound does not name: ours takes the earliest or 
 _NO_TIME = "A time before 1970 is no record's time; to Kafka itself -1 says the end"
 _EMPTY = "A partition without rows is a task there, and none here"
 _ALONE = f"In a batch read Spark's takes this option only with minPartitions. {_EMPTY}"
+_SHARE = "Ours lets partitions with fewer than minRecordsPerPartition offsets (100) share a task"
+_NO_OPTION = "An option of ours: it sets how few offsets a task of its own is worth"
 _CUT = "Ours cuts until there are at least as many tasks as minPartitions says"
 _TYPO = "Ours knows every option, and names the nearest one; Spark's passes over what it does not know"
 _COMMITTED = "Ours reads committed records unless told otherwise: an aborted transaction's records are no result"
@@ -169,13 +171,19 @@ def splits() -> Iterator[Case]:
         yield read("minPartitions", f"{value}, rows", {"minPartitions": value})
     for value in ("0", "-1", "many"):
         yield read("minPartitions", value, {"minPartitions": value}, then=tasks)
-    for value in ("1", "2", "4", "100"):
+    for value in ("1", "2", "4"):
         yield read("maxRecordsPerPartition", value, {"maxRecordsPerPartition": value}, _ALONE, then=tasks)
+    yield read("maxRecordsPerPartition", "100", {"maxRecordsPerPartition": "100"}, _SHARE, then=tasks)
     yield read("maxRecordsPerPartition", "3, rows", {"maxRecordsPerPartition": "3"})
     both = {"maxRecordsPerPartition": "4", "minPartitions": "9"}
     yield read("maxRecordsPerPartition", "4, minPartitions 9", both, _CUT, then=tasks)
     for value in ("0", "-1", "few"):
         yield read("maxRecordsPerPartition", value, {"maxRecordsPerPartition": value}, then=tasks)
+    yield read("minRecordsPerPartition", "not set", {}, _SHARE, then=tasks)
+    yield read("minRecordsPerPartition", "1", {"minRecordsPerPartition": "1"}, f"{_NO_OPTION}. {_EMPTY}", then=tasks)
+    yield read("minRecordsPerPartition", "5, rows", {"minRecordsPerPartition": "5"})
+    for value in ("0", "-1", "few"):
+        yield read("minRecordsPerPartition", value, {"minRecordsPerPartition": value}, _NO_OPTION, then=tasks)
 
 
 def columns() -> Iterator[Case]:

@@ -1,0 +1,170 @@
+"""A task of the source: reads ranges of offsets, and turns fetched bytes directly into Arrow columns."""
+
+import logging
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from ottla.base.errors import CorruptDataError
+from ottla.base.types import TopicPartition
+from ottla.client.blocking.loop_thread import Running
+from ottla.client.errors import OffsetOutOfRangeError
+from ottla.spark import bounds, faults, plan
+from ottla.spark.columns import Chunk
+from ottla.spark.errors import DamagedRecordsError, DataLossError
+from ottla.spark.link import KafkaLink
+from ottla.spark.options import SourceOptions
+from ottla.spark.plan import Range
+from ottla.spark.topics import Topics
+from ottla.wire.messages.fetch import PartitionData
+
+log = logging.getLogger("ottla.spark")
+
+#: How many fetches in a row may bring nothing, although the range has records, before the range counts as lost.
+_EMPTY_FETCHES = 5
+#: Of so many ranges of a task the first fetch is on its way or there: the one that is read, and the next ones.
+_BEGUN_RANGES = 4
+#: RecordBatches of fewer rows go to Spark together with the next ones.
+_FEW_ROWS = 256
+
+
+class Wanted(NamedTuple):
+    """A range, and the id of the topic that was meant when it was planned."""
+
+    range: Range
+    topic_id: str | None
+
+
+def read_ranges(kafka: KafkaLink, options: SourceOptions, schema: Any, wanted: Sequence[Wanted]) -> Iterator[Any]:
+    """RecordBatches of these ranges, one range after the other."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    arrow_schema = to_arrow_schema(schema, timezone="UTC")
+    return _together(_rows(kafka, options, arrow_schema, wanted))
+
+
+def _rows(kafka: KafkaLink, options: SourceOptions, schema: Any, wanted: Sequence[Wanted]) -> Iterator[Any]:
+    behind = (_Reading(kafka, options, each) for each in wanted)  # each one fetches as soon as it is made
+    begun = deque(islice(behind, _BEGUN_RANGES))
+    while begun:
+        yield from begun.popleft().rows(schema)
+        begun.extend(islice(behind, 1))
+
+
+def _together(batches: Iterable[Any]) -> Iterator[Any]:
+    """The same rows in the same order; those of small batches in fewer, for each batch costs Spark some time."""
+    few: list[Any] = []
+    for batch in batches:
+        few.append(batch)
+        if sum(each.num_rows for each in few) >= _FEW_ROWS:
+            yield from _joined(few)
+            few = []
+    yield from _joined(few)
+
+
+def _joined(batches: list[Any]) -> list[Any]:
+    if len(batches) < 2:
+        return batches
+    whole: list[Any] = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return whole
+
+
+class _Reading:
+    """One range. One fetch is on its way while the one before is decoded."""
+
+    def __init__(self, kafka: KafkaLink, options: SourceOptions, wanted: Wanted) -> None:
+        self._kafka, self._options = kafka, options
+        self._range, self._topic_id = wanted
+        self._committed = options.client.isolation_level == "read_committed"
+        self._fetched = self._fetch_from(self._range.start)
+
+    def rows(self, schema: Any) -> Iterator[Any]:
+        """Its RecordBatches of the Arrow schema. Raises DataLossError, DamagedRecordsError, PipelineError."""
+        wanted = self._range
+        at, empty = wanted.start, 0
+        while at < wanted.end:
+            try:
+                data = self._fetched.result()
+            except DataLossError as loss:  # the topic was deleted, and perhaps made again
+                _lost(self._options, str(loss))
+                return
+            except OffsetOutOfRangeError:
+                at = self._after_loss(at)
+                self._fetched = self._fetch_from(at)
+                continue
+            if data is None:
+                self._fetched = self._fetch_from(at)
+                continue
+            chunk = self._chunk(data, at)
+            begin, following = at, chunk.next_offset
+            if following is None or following <= at:
+                empty += 1
+                if empty >= _EMPTY_FETCHES:
+                    self._nothing_at(at)
+                    return
+                self._fetched = self._fetch_from(at)
+                continue
+            self._kafka.memory[self._size_key] = chunk.size_bytes / (following - at)
+            at, empty = following, 0
+            if at < wanted.end:
+                self._fetched = self._fetch_from(at)
+            faults.reach("source.read")
+            with _named(wanted.tp, begin):
+                rows = chunk.rows(wanted.tp, begin, wanted.end, schema)
+            if rows.num_rows:
+                yield rows
+
+    def _chunk(self, data: PartitionData, at: int) -> Chunk:
+        aborted = [(a.producer_id, a.first_offset) for a in data.aborted_transactions or ()]
+        with _named(self._range.tp, at):
+            return Chunk(data.records or b"", aborted, committed=self._committed)
+
+    def _fetch_from(self, offset: int) -> Running[PartitionData | None]:
+        """A fetch of what is left of the range, or of the most that one may bring."""
+        client, wanted = self._options.client, self._range
+        most_bytes = min(client.max_partition_fetch_bytes, client.fetch_max_bytes)
+        fetch = self._kafka.fetch(
+            wanted.tp,
+            offset,
+            topic_id=self._topic_id,
+            committed=self._committed,
+            max_bytes=plan.fetch_bytes(wanted.end - offset, self._kafka.memory.get(self._size_key), most_bytes),
+            max_wait_ms=client.fetch_max_wait_ms,
+            end=wanted.end,
+        )
+        return self._kafka.submit(fetch)
+
+    @property
+    def _size_key(self) -> tuple[str, TopicPartition]:
+        """In the link's memory: how many bytes an offset of the partition took lately."""
+        return "bytes an offset", self._range.tp
+
+    def _after_loss(self, at: int) -> int:
+        """Where to go on when `at` is not in the log: at the log's beginning, if that lies in the range."""
+        kafka, tp, end = self._kafka, self._range.tp, self._range.end
+        earliest = kafka.run(kafka.offsets_at({tp: bounds.EARLIEST}, committed=False)).get(tp, end)
+        _lost(self._options, f"offset {at} of {tp} is not in the log any more, which begins at {earliest}")
+        return min(earliest, end) if earliest > at else end
+
+    def _nothing_at(self, at: int) -> None:
+        tp, end = self._range.tp, self._range.end
+        Topics(self._options, lambda: self._kafka).require_stable("the micro-batch", {tp: end})
+        _lost(self._options, f"{tp} has nothing at offset {at}, though offsets up to {end} were there")
+
+
+@contextmanager
+def _named(tp: TopicPartition, offset: int) -> Iterator[None]:
+    try:
+        yield
+    except CorruptDataError as fault:
+        raise DamagedRecordsError(tp, offset, str(fault)) from fault
+
+
+def _lost(options: SourceOptions, loss: str) -> None:
+    if options.fail_on_data_loss:
+        plan.require_no_loss([loss])
+    log.warning("failOnDataLoss is false, going on although %s", loss)

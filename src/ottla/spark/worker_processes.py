@@ -1,0 +1,29 @@
+"""Python processes of Spark that serve one task after the other (`pyspark.daemon`).
+
+Between two tasks Spark runs a full garbage collection in such a process. It looks at every object of PySpark, PyArrow
+and Ottla, some 200,000, and frees none of them: that takes longer than a small task, and the next task waits for it.
+"""
+
+import gc
+import sys
+
+_DAEMON = "pyspark.daemon"
+_rested: set[str] = set()
+
+
+def rest(work: str) -> None:
+    """A task of this kind of `work` ends. After the first one, collections pass over what is there by now.
+
+    What is there is what was imported for such work, and connections. It is still freed when nothing refers to it any
+    more, unless it is part of a cycle. Only a process of Spark's that serves many tasks is changed.
+    """
+    if work in _rested or not _serves_many():
+        return
+    _rested.add(work)
+    gc.collect()
+    gc.freeze()
+
+
+def _serves_many() -> bool:
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return spec is not None and spec.name == _DAEMON
