@@ -29,7 +29,20 @@ from bench.worker import FigureFailedError, measure
 from tests.interop.apache import ApacheKafka, PeerFailedError
 
 _RESULTS = Path(__file__).with_name("RESULTS.md")
-_PARTS = ("broker", "load", "groups", "transactions", "log", "others", "tls", "clients", "spark", "assignors", "start")
+_PARTS = (
+    "broker",
+    "load",
+    "groups",
+    "transactions",
+    "log",
+    "others",
+    "tls",
+    "clients",
+    "spark",
+    "shapes",
+    "assignors",
+    "start",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -75,7 +88,9 @@ def _on_brokers(parts: Sequence[str], rounds: int, scale: float) -> list[Compari
         if "clients" in parts:
             comparisons += clients(peers, rounds, scale)
         if "spark" in parts:
-            comparisons += spark(peers, rounds, scale)
+            comparisons.append(spark(peers, rounds, scale))
+        if "shapes" in parts:
+            comparisons.append(shapes(peers, rounds, scale))
     return comparisons
 
 
@@ -260,17 +275,22 @@ def start(rounds: int, scale: float) -> Comparison:
     return comparison
 
 
-def spark(peers: dict[str, Peer], rounds: int, scale: float) -> list[Comparison]:
+def spark(peers: dict[str, Peer], rounds: int, scale: float) -> Comparison:
     """Spark's source and sink on Apache Kafka: ours, and Spark's own connector."""
     comparison = Comparison("Spark", spark_figures.PEERS, spark_figures.unit_of, spark_figures.NOTE)
-    shapes = Comparison("Spark, other shapes of jobs", spark_figures.PEERS, spark_shapes.unit_of, spark_shapes.NOTE)
-    bootstrap = peers["Apache Kafka"].bootstrap
     for _ in range(rounds):
         for figure in spark_figures.FIGURES:
-            _take(comparison, figure, "spark_figures", figure, bootstrap, scale)
+            _take(comparison, figure, "spark_figures", figure, peers["Apache Kafka"].bootstrap, scale)
+    return comparison
+
+
+def shapes(peers: dict[str, Peer], rounds: int, scale: float) -> Comparison:
+    """The same for jobs of other shapes."""
+    comparison = Comparison("Spark, other shapes of jobs", spark_shapes.PEERS, spark_shapes.unit_of, spark_shapes.NOTE)
+    for _ in range(rounds):
         for (_, peer), figure in spark_shapes.NAMES.items():
-            _take(shapes, peer, "spark_shapes", figure, bootstrap, scale)
-    return [comparison, shapes]
+            _take(comparison, peer, "spark_shapes", figure, peers["Apache Kafka"].bootstrap, scale)
+    return comparison
 
 
 if __name__ == "__main__":

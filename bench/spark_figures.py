@@ -7,6 +7,7 @@ import statistics
 import sys
 import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 from bench.broker_figures import new_topic, produce
@@ -15,11 +16,13 @@ from tests.interop.apache import spark_connector_jars
 
 NOTE = (
     "Both on Apache Kafka, local[2], 100-byte values, two partitions. Spark's connector has no exactly-once sink: its "
-    "at-least-once figures stand beside ours of either kind. Aims: streaming read 2.5, exactly-once pipeline 2, "
+    "at-least-once figures stand beside ours of either kind. Spark's Python API alone: a source in Python that has its "
+    "rows ready and asks no broker, the most that one can reach. Aims: streaming read 2.5, exactly-once pipeline 2, "
     "sink 1.5, small micro-batch 1.0."
 )
-PEERS = ("ottla", "Spark's connector")
+PEERS = ("ottla", "Spark's connector", "Spark's Python API alone")
 _RECORDS = 4_000_000
+_BATCHES, _SMALL_ROWS, _SMALL_BATCHES = 8, 100, 25
 #: What `ottla run` sets on one machine.
 _LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
@@ -27,6 +30,7 @@ _LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.Fil
 def session(jars: list[str]) -> Any:
     """On two cores of this machine, set as `ottla run` does it."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])  # where `spark_ready` is
     from pyspark.sql import SparkSession
 
     settings = {
@@ -62,14 +66,14 @@ def _measure(bootstrap: str, scale: float, name: str, jars: list[str], sinks: di
             "append"
         ).save()
         found["batch read"] = records / (time.perf_counter() - start)
-    source["maxOffsetsPerTrigger"] = str(records // 8)
+    source["maxOffsetsPerTrigger"] = str(records // _BATCHES)
     rows = spark_session.readStream.format(name).options(**source).load()
     found["streaming read"] = stream(rows.select("value").writeStream.format("noop"))
     upper = rows.selectExpr("upper(cast(value as string)) as value")
     for semantics, options in sinks.items():
         target = {"kafka.bootstrap.servers": bootstrap, "topic": new_topic(bootstrap, 2), **options}
         found[f"read, upper(), write, {semantics}"] = stream(upper.writeStream.format(name).options(**target))
-    source["maxOffsetsPerTrigger"] = "100"
+    source["maxOffsetsPerTrigger"] = str(_SMALL_ROWS)
     small = spark_session.readStream.format(name).options(**source).load().select("value")
     found["small micro-batch"] = _trigger_time(small.writeStream.format("noop"))
     spark_session.stop()
@@ -96,7 +100,7 @@ def _trigger_time(writer: Any) -> float:
     """Median seconds of a micro-batch of 100 rows, over twenty of them."""
     with tempfile.TemporaryDirectory() as checkpoint:
         query = writer.option("checkpointLocation", checkpoint).start()
-        while query.isActive and len(query.recentProgress) < 25:
+        while query.isActive and len(query.recentProgress) < _SMALL_BATCHES:
             time.sleep(0.1)
         query.stop()
         progress = [each for each in query.recentProgress if each["numInputRows"] > 0][5:]
@@ -117,7 +121,27 @@ def spark(bootstrap: str, scale: float) -> Values:
     return found
 
 
-FIGURES: dict[str, Measure] = {PEERS[0]: ours, PEERS[1]: spark}
+def ready(_bootstrap: str, scale: float) -> Values:
+    """Two tasks for the large micro-batches, one for the small ones, as ours has them."""
+    from bench.spark_ready import Ready
+
+    spark_session = session([])
+    spark_session.dataSource.register(Ready)
+
+    def values(rows: int, tasks: int, batches: int) -> Any:
+        reader = spark_session.readStream.format(Ready.name())
+        return reader.options(rows=rows, tasks=tasks, batches=batches).load().select("value").writeStream.format("noop")
+
+    rows = int(_RECORDS * scale) // _BATCHES
+    found = {
+        "streaming read": stream(values(rows, 2, _BATCHES)),
+        "small micro-batch": _trigger_time(values(_SMALL_ROWS, 1, 10 * _SMALL_BATCHES)),
+    }
+    spark_session.stop()
+    return found
+
+
+FIGURES: dict[str, Measure] = {PEERS[0]: ours, PEERS[1]: spark, PEERS[2]: ready}
 
 
 def unit_of(name: str) -> Unit:

@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from bench import spark_figures
 from bench.broker_figures import new_topic, produce
 from bench.figure import MEGABYTES, MEGABYTES_A_SECOND, RATE, SECONDS, Measure, Unit, Values
 from bench.peers import memory_mb
-from bench.spark_figures import PEERS, run, session, stream
+from bench.spark_figures import run, session, stream
 from tests.interop.apache import spark_connector_jars
 
 NOTE = (
@@ -29,6 +30,7 @@ NOTE = (
     "row, with what there is (`availableNow`). A pause: what a record waits for its micro-batch after four idle "
     "minutes, and what the next one waits."
 )
+PEERS = spark_figures.PEERS[:2]
 _RECORDS, _LARGE_BYTES, _LARGE = 2_000_000, 900_000, 600
 _PARTITIONS = (1, 10, 100)
 _SKEWED, _SKEWED_RECORDS = 200, 5_000_000

@@ -33,6 +33,21 @@ _STARVED = "Python worker failed to connect back"
 _TRIES = 4
 _SCRIPT = Path(__file__).with_name("placed_wordcount.py")
 
+#: Steps that a task reaches, in their order.
+TASK_POINTS = ("source.read", "sink.write-begun", "sink.mid-write", "sink.flushed")
+#: Those of the driver, by the sink's `atomicity`; `sink.claimed` is before the tasks.
+DRIVER_POINTS = {
+    "slot": (
+        "sink.claimed",
+        "sink.before-decision",
+        "sink.after-decision",
+        "sink.between-slots",
+        "sink.after-slots",
+        "sink.after-done",
+    ),
+    "batch": ("sink.claimed", "sink.mid-copy", "sink.before-decision", "sink.after-decision"),
+}
+
 #: Word, how often, partition, offset.
 Word = tuple[str, int, int, int]
 
@@ -265,3 +280,18 @@ class Pipeline:
         """Transactions of the sink that nobody has ended."""
         with Admin({"bootstrap.servers": self._broker.bootstrap}) as admin:
             return [each.transactional_id for each in admin.list_transactions("__ottla/.*", ["Ongoing"])]
+
+
+class Cell(NamedTuple):
+    """How a query writes, and whether it gives the same rows again."""
+
+    atomicity: str
+    two_phase: str
+    plan: str = "placed"
+
+    def pipeline(self, broker: Mortal, folder: Path, *, lines: int, timeout_ms: int | None = None) -> Pipeline:
+        """A query of the cell; its transactions have this time-out."""
+        sink = {"two.phase.commit": self.two_phase}
+        if timeout_ms is not None:
+            sink["kafka.transaction.timeout.ms"] = str(timeout_ms)
+        return Pipeline(broker, folder, atomicity=self.atomicity, plan=self.plan, lines=lines, sink=sink)

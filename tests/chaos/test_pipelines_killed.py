@@ -1,4 +1,4 @@
-"""The kill matrix of pipelines (SPEC S2): {slots, whole batches} × {our broker, Apache Kafka} × every step of the sink.
+"""The kill matrix of pipelines (SPEC S2): {slots, two-phase, whole batches} × {our broker, Apache Kafka} × every step.
 
 In a cell one query meets all deaths, one after the other: workers, the driver with all of Spark, the broker. Then a
 consumer that is not ours finds every word of every line, once, and no transaction is open. With `atomicity=batch` it
@@ -12,65 +12,57 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.mortal_brokers import mortal, need_jars
-from tests.chaos.pipelines import Death, Pipeline
+from tests.chaos.pipelines import DRIVER_POINTS, TASK_POINTS, Cell, Death, Pipeline
+from tests.client.two_phase_journeys import SETTINGS
 
 pytestmark = [pytest.mark.chaos, pytest.mark.usefixtures("java")]
 
-_TASK_POINTS = ("source.read", "sink.write-begun", "sink.mid-write", "sink.flushed")
-_DRIVER_POINTS = {
-    "slot": (
-        "sink.claimed",
-        "sink.before-decision",
-        "sink.after-decision",
-        "sink.between-slots",
-        "sink.after-slots",
-        "sink.after-done",
-    ),
-    "batch": ("sink.claimed", "sink.mid-copy", "sink.before-decision", "sink.after-decision"),
-}
-_BROKER_POINTS = {
-    "slot": ("sink.mid-write", "sink.after-decision", "sink.between-slots"),
-    "batch": ("sink.mid-write", "sink.mid-copy", "sink.after-decision"),
-}
+_LINES = 5_000
+_KINDS = ("ottla", pytest.param("apache", marks=pytest.mark.slow))
+SLOTS, TWO_PHASE, WHOLE = Cell("slot", "off"), Cell("slot", "required"), Cell("batch", "off")
 
 
 def deaths(atomicity: str, *, short: bool) -> list[Death]:
     """All deaths of a cell; in the short form those of the driver and the broker in the middle of its commit."""
+    of_driver = DRIVER_POINTS[atomicity]
     if short:
-        *_, last = _DRIVER_POINTS[atomicity]
-        return [
-            Death("driver", "sink.before-decision"),
-            Death("broker", _BROKER_POINTS[atomicity][1]),
-            Death("driver", last),
-        ]
+        broker = Death("broker", "sink.mid-copy" if atomicity == "batch" else "sink.after-decision")
+        return [Death("driver", "sink.before-decision"), broker, Death("driver", of_driver[-1])]
     return [
-        *(Death("worker", point) for point in _TASK_POINTS),
-        *(Death("driver", point) for point in (*_TASK_POINTS[2:], *_DRIVER_POINTS[atomicity])),
-        *(Death("broker", point) for point in _BROKER_POINTS[atomicity]),
+        *(Death("worker", point) for point in TASK_POINTS),
+        *(Death(victim, point) for victim in ("driver", "broker") for point in (*TASK_POINTS, *of_driver)),
     ]
 
 
-@pytest.mark.parametrize("kind", ["ottla", pytest.param("apache", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("atomicity", ["batch", pytest.param("slot", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", _KINDS)
+@pytest.mark.parametrize(
+    "cell",
+    [WHOLE, pytest.param(SLOTS, marks=pytest.mark.slow), pytest.param(TWO_PHASE, marks=pytest.mark.slow)],
+    ids=["whole", "slots", "two-phase"],
+)
 def test_s2_every_word_is_there_once_whoever_dies_at_whichever_step(
-    kind: str, atomicity: str, tmp_path: Path, pytestconfig: pytest.Config, request: pytest.FixtureRequest
+    kind: str, cell: Cell, tmp_path: Path, pytestconfig: pytest.Config, request: pytest.FixtureRequest
 ) -> None:
     need_jars(kind, request)
     short = "not slow" in pytestconfig.getoption("-m")
-    with mortal(kind, tmp_path) as broker:
-        pipeline = Pipeline(broker, tmp_path, atomicity=atomicity)
-        for death in pipeline.live(*deaths(atomicity, short=short)):
+    with mortal(kind, tmp_path, SETTINGS) as broker:
+        pipeline = cell.pipeline(broker, tmp_path, lines=2_000 if short else _LINES)
+        for death in pipeline.live(*deaths(cell.atomicity, short=short)):
             found = pipeline.words()
             assert not found - pipeline.expected, f"after the death of the {death.victim} at {death.point}"
-            if atomicity == "batch":
+            if cell is WHOLE:
                 assert pipeline.torn() == [], f"after the death of the {death.victim} at {death.point}"
         assert pipeline.words() == pipeline.expected
         assert pipeline.open_transactions() == []
 
 
 @pytest.mark.slow
-def test_s2_negative_control_at_least_once_is_seen_to_repeat(tmp_path: Path) -> None:
-    with mortal("ottla", tmp_path) as broker:
+@pytest.mark.parametrize("kind", _KINDS)
+def test_s2_negative_control_at_least_once_is_seen_to_repeat(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    need_jars(kind, request)
+    with mortal(kind, tmp_path) as broker:
         pipeline = Pipeline(broker, tmp_path, atomicity="slot", semantics="at-least-once")
         for _ in pipeline.live(Death("driver", "sink.flushed"), Death("driver", "sink.flushed")):
             pass
@@ -80,8 +72,12 @@ def test_s2_negative_control_at_least_once_is_seen_to_repeat(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_s2_negative_control_with_slots_a_batch_is_seen_half(tmp_path: Path) -> None:
-    with mortal("ottla", tmp_path) as broker:
+@pytest.mark.parametrize("kind", _KINDS)
+def test_s2_negative_control_with_slots_a_batch_is_seen_half(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    need_jars(kind, request)
+    with mortal(kind, tmp_path) as broker:
         pipeline = Pipeline(broker, tmp_path, atomicity="slot")
         torn = [pipeline.torn() for _ in pipeline.live(Death("driver", "sink.between-slots"))]
         assert torn == [[0]], "the check could not fail: the first slot of the first batch is to be seen alone"
