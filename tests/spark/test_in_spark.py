@@ -7,6 +7,8 @@ import runpy
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from operator import attrgetter
 from pathlib import Path
 from queue import Queue
 from typing import Any
@@ -49,6 +51,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory, java: str) -> Iterator[Any]:
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+def test_s4_workers_take_the_installed_pyspark_in_which_all_is_compiled(spark: Any) -> None:
+    (found,) = spark.sparkContext.parallelize(["pyspark"], 1).map(find_spec).map(attrgetter("origin")).collect()
+    assert found == attrgetter("origin")(find_spec("pyspark"))
 
 
 def test_s1_rows_are_written_and_read_in_batch(spark: Any, bootstrap: str, fresh_name: Callable[[str], str]) -> None:

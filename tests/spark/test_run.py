@@ -3,11 +3,13 @@
 import os
 import shlex
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from ottla.base.errors import ConfigError
+from ottla.spark.home import home_without_zip
 from ottla.spark.run import launch
 
 SCRIPT = Path("pipeline.py")
@@ -63,6 +65,51 @@ def test_s4_workers_find_a_package_that_is_not_installed(environ: dict[str, str]
     _, env = launch(SCRIPT, [], master=None, conf=[], environ={**environ, "PYTHONPATH": "/elsewhere"})
     found = env["PYTHONPATH"].split(os.pathsep)
     assert found[-1] == "/elsewhere"
+
+
+def test_s4_on_a_local_master_workers_take_the_installed_pyspark(environ: dict[str, str], tmp_path: Path) -> None:
+    """Spark's own home has it as a zip, in which nothing is compiled."""
+    pytest.importorskip("pyspark")
+    environ["XDG_CACHE_HOME"] = str(tmp_path / "cache")
+
+    def home(**more: str) -> str | None:
+        return launch(SCRIPT, [], master="local[1]", conf=[], environ={**environ, **more}).env.get("SPARK_HOME")
+
+    made = home()
+    assert made is not None
+    assert made == home()
+    assert Path(made, "bin", "spark-submit").is_file()
+    assert Path(made, "jars").is_dir()
+    assert not Path(made, "python").exists()
+    assert [each.name for each in (tmp_path / "cache" / "ottla").iterdir()] == [Path(made).name]
+    assert home(SPARK_HOME="/opt/spark") == "/opt/spark"
+    assert home(PYSPARK_PYTHON="python9") is None, "it may have another PySpark, or none"
+    assert "SPARK_HOME" not in launch(SCRIPT, [], master="spark://host:7077", conf=[], environ=environ).env
+
+
+def test_s4_without_a_cache_spark_starts_from_its_own_home(environ: dict[str, str], tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    (tmp_path / "file").touch()
+    for given in ({}, {"HOME": ""}, {"HOME": str(tmp_path / "file")}, {"XDG_CACHE_HOME": "/dev/null"}):
+        assert "SPARK_HOME" not in launch(SCRIPT, [], master=None, conf=[], environ={**environ, **given}).env
+
+
+def test_s4_two_starts_may_make_spark_s_home_at_once(tmp_path: Path) -> None:
+    package = tmp_path / "pyspark"
+    (package / "bin").mkdir(parents=True)
+    (package / "bin" / "spark-submit").touch()
+    made = []
+
+    def make() -> None:
+        made.append(home_without_zip(package, {"HOME": str(tmp_path)}))
+
+    threads = [threading.Thread(target=make) for _ in range(8)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert len(set(made)) == 1
+    assert len(list((tmp_path / ".cache" / "ottla").iterdir())) == 1
 
 
 def test_s4_without_java_there_is_one_clear_sentence(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ottla.base.errors import ConfigError
+from ottla.spark.home import home_without_zip
 
 #: Settings for every master.
 _DEFAULTS: Mapping[str, str] = {
@@ -73,6 +74,9 @@ def launch(
     env = {**environ, "PYSPARK_PYTHON": environ.get("PYSPARK_PYTHON", sys.executable), "PYTHONPATH": _path(environ)}
     if local:
         env.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        home = None if {"SPARK_HOME", "PYSPARK_PYTHON"} & environ.keys() else home_without_zip(_spark_home(), environ)
+        if home is not None:
+            env["SPARK_HOME"] = str(home)
         env["PYSPARK_SUBMIT_ARGS"] = " ".join(map(_quoted, [*options, "pyspark-shell"]))
         program = ["-m", "ottla.spark.live", str(script)] if live else [str(script)]
         return Launch([sys.executable, *program, *arguments], env)
