@@ -90,7 +90,13 @@ def test_s4_on_a_local_master_workers_take_the_installed_pyspark(environ: dict[s
 def test_s4_without_a_cache_spark_starts_from_its_own_home(environ: dict[str, str], tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
     (tmp_path / "file").touch()
-    for given in ({}, {"HOME": ""}, {"HOME": str(tmp_path / "file")}, {"XDG_CACHE_HOME": "/dev/null"}):
+    for given in (
+        {},
+        {"HOME": ""},
+        {"HOME": str(tmp_path / "file")},
+        {"XDG_CACHE_HOME": "/dev/null"},
+        {"XDG_CACHE_HOME": "here"},
+    ):
         assert "SPARK_HOME" not in launch(SCRIPT, [], master=None, conf=[], environ={**environ, **given}).env
 
 

@@ -458,6 +458,15 @@ def test_s1_partitions_with_few_records_share_a_task(world: World) -> None:
     assert len(batches) == 1, "for each batch costs Spark some time"
 
 
+def test_s1_large_rows_are_given_to_spark_as_they_come(world: World) -> None:
+    with Producer({"bootstrap.servers": world.bootstrap}) as producer:
+        for partition in range(2):
+            producer.send(world.topic, bytes(100_000), partition=partition)
+    reader = world.reader(startingOffsets=world.json(5, 5))
+    (shared,) = reader.partitions()
+    assert [batch.num_rows for batch in reader.read(shared)] == [1, 1]
+
+
 class Sizes(KafkaLink):
     """A link that notes how much its fetches ask for."""
 

@@ -32,11 +32,11 @@ def home_without_zip(package: Path, environ: Mapping[str, str]) -> Path | None:
 
 def _cache(environ: Mapping[str, str]) -> Path:
     """The folder for Ottla in the user's cache (XDG Base Directory Specification). FileNotFoundError."""
-    if environ.get("XDG_CACHE_HOME"):
-        return Path(environ["XDG_CACHE_HOME"], "ottla")
-    if environ.get("HOME"):
-        return Path(environ["HOME"], ".cache", "ottla")
-    raise FileNotFoundError("neither XDG_CACHE_HOME nor HOME is set")
+    home = environ.get("HOME", "")
+    for cache in (environ.get("XDG_CACHE_HOME", ""), str(Path(home, ".cache"))):
+        if Path(cache).is_absolute():
+            return Path(cache, "ottla")
+    raise FileNotFoundError("neither XDG_CACHE_HOME nor HOME names a folder")
 
 
 def _make(package: Path, home: Path) -> None:

@@ -28,8 +28,8 @@ log = logging.getLogger("ottla.spark")
 _EMPTY_FETCHES = 5
 #: Of so many ranges of a task the first fetch is on its way or there: the one that is read, and the next ones.
 _BEGUN_RANGES = 4
-#: RecordBatches of fewer rows go to Spark together with the next ones.
-_FEW_ROWS = 256
+#: RecordBatches that are smaller go to Spark together with the next ones.
+_SMALL_BYTES = 65_536
 
 
 class Wanted(NamedTuple):
@@ -57,13 +57,15 @@ def _rows(kafka: KafkaLink, options: SourceOptions, schema: Any, wanted: Sequenc
 
 def _together(batches: Iterable[Any]) -> Iterator[Any]:
     """The same rows in the same order; those of small batches in fewer, for each batch costs Spark some time."""
-    few: list[Any] = []
+    small: list[Any] = []
+    size_bytes = 0
     for batch in batches:
-        few.append(batch)
-        if sum(each.num_rows for each in few) >= _FEW_ROWS:
-            yield from _joined(few)
-            few = []
-    yield from _joined(few)
+        small.append(batch)
+        size_bytes += batch.nbytes
+        if size_bytes >= _SMALL_BYTES:
+            yield from _joined(small)
+            small, size_bytes = [], 0
+    yield from _joined(small)
 
 
 def _joined(batches: list[Any]) -> list[Any]:
