@@ -17,8 +17,8 @@ from tests.interop.apache import spark_connector_jars
 NOTE = (
     "Both on Apache Kafka, local[2], 100-byte values, two partitions. Spark's connector has no exactly-once sink: its "
     "at-least-once figures stand beside ours of either kind. Spark's Python API alone: a source in Python that has its "
-    "rows ready and asks no broker, the most that one can reach. Aims: streaming read 2.5, exactly-once pipeline 2, "
-    "sink 1.5, small micro-batch 1.0."
+    "rows ready and asks no broker, in workers as ours has them: the most that one can reach. Aims: streaming read "
+    "2.5, exactly-once pipeline 2, sink 1.5, small micro-batch 1.0."
 )
 PEERS = ("ottla", "Spark's connector", "Spark's Python API alone")
 _RECORDS = 4_000_000

@@ -144,7 +144,10 @@ class Driver:
 
 
 class Pipeline:
-    """One query over all its launches. `sink` are more of the sink's options, `conf` Spark's settings (KEY=VALUE)."""
+    """One query over all its launches. `sink` are more of the sink's options, `conf` Spark's settings (KEY=VALUE).
+
+    `min_records` is `minRecordsPerPartition`: how many offsets a slot has at least.
+    """
 
     def __init__(
         self,
@@ -158,6 +161,8 @@ class Pipeline:
         sink: Mapping[str, str] | None = None,
         master: str = "local[2,4]",
         conf: Sequence[str] = (),
+        partitions: int = PARTITIONS,
+        min_records: int = 1,
     ) -> None:
         self._broker, self._folder, self._master = broker, folder, master
         self._topics = Topics(broker.bootstrap)
@@ -165,12 +170,14 @@ class Pipeline:
         self._conf = ["spark.ui.enabled=false", *conf]
         self._options = ["--atomicity", atomicity, "--semantics", semantics, "--plan", plan]
         self._options += [f"--option={key}={value}" for key, value in (sink or {}).items()]
-        self._topics.make("lines", "words", "witness", partitions=PARTITIONS)
+        self._options += ["--min-records", str(min_records)]
+        self._partitions = partitions
+        self._topics.make("lines", "words", "witness", partitions=partitions)
         texts = [f"line {n} says {'spark' if n % 3 else 'kafka'} and {n % 7}" for n in range(lines)]
-        for partition in range(PARTITIONS):
-            self._topics.send_to("lines", partition, texts[partition::PARTITIONS])
+        for partition in range(partitions):
+            self._topics.send_to("lines", partition, texts[partition::partitions])
         self.expected: Counter[Word] = Counter(
-            (word, count, n % PARTITIONS, n // PARTITIONS)
+            (word, count, n % partitions, n // partitions)
             for n, line in enumerate(texts)
             for word, count in Counter(line.split()).items()
         )
@@ -262,7 +269,7 @@ class Pipeline:
 
     def words(self) -> Counter[Word]:
         """What a reader of committed records finds."""
-        rows = (json.loads(value or "") for _, value in self._topics.committed("words", PARTITIONS))
+        rows = (json.loads(value or "") for _, value in self._topics.committed("words", self._partitions))
         return Counter((row["word"], row["count"], row["partition"], row["offset"]) for row in rows)
 
     def torn(self) -> list[int]:
@@ -288,10 +295,21 @@ class Cell(NamedTuple):
     atomicity: str
     two_phase: str
     plan: str = "placed"
+    partitions: int = PARTITIONS
+    min_records: int = 1
 
     def pipeline(self, broker: Mortal, folder: Path, *, lines: int, timeout_ms: int | None = None) -> Pipeline:
         """A query of the cell; its transactions have this time-out."""
         sink = {"two.phase.commit": self.two_phase}
         if timeout_ms is not None:
             sink["kafka.transaction.timeout.ms"] = str(timeout_ms)
-        return Pipeline(broker, folder, atomicity=self.atomicity, plan=self.plan, lines=lines, sink=sink)
+        return Pipeline(
+            broker,
+            folder,
+            atomicity=self.atomicity,
+            plan=self.plan,
+            lines=lines,
+            sink=sink,
+            partitions=self.partitions,
+            min_records=self.min_records,
+        )

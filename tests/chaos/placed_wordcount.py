@@ -1,8 +1,8 @@
 """The words of every line, as `examples/wordcount.py` counts them, in the output partition that their line had.
 
-Each partition of the input is a slot of its own. A slot writes to one partition only then, and a reader sees it as soon
-as it is committed. Otherwise the slots' records lie mixed in all partitions, and those of a committed slot wait behind
-those of an open one (the last stable offset).
+Without `--min-records` each partition of the input is a slot of its own. A slot writes to one partition only then, and
+a reader sees it as soon as it is committed. Otherwise the slots' records lie mixed in all partitions, and those of a
+committed slot wait behind those of an open one (the last stable offset).
 
 `--plan random` gives other rows in other slots each time it runs: each row has a drawn number, and another one chooses
 its slot. `--option` is any of the sink's.
@@ -35,6 +35,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     for name in ("bootstrap", "input", "output", "checkpoint", "semantics", "atomicity", "max-offsets-per-trigger"):
         parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--min-records", type=int, default=1)
     parser.add_argument("--plan", default="placed", choices=["placed", "random"])
     parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--available-now", action="store_true")
@@ -51,7 +52,7 @@ def _main() -> None:
         .option("subscribe", options.input)
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", options.max_offsets_per_trigger)
-        .option("minRecordsPerPartition", 1)
+        .option("minRecordsPerPartition", options.min_records)
         .option("kafka.group.id", f"{options.output}-wordcount")
     )
     words = _placed(runpy.run_path(str(_EXAMPLE))["words_of"](lines.load()))

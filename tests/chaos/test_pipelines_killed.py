@@ -1,8 +1,9 @@
-"""The kill matrix of pipelines (SPEC S2): {slots, two-phase, whole batches} × {our broker, Apache Kafka} × every step.
+"""The kill matrix of pipelines (SPEC S2): {slots, shared, two-phase, whole} × {our broker, Apache Kafka} × every step.
 
-In a cell one query meets all deaths, one after the other: workers, the driver with all of Spark, the broker. Then a
-consumer that is not ours finds every word of every line, once, and no transaction is open. With `atomicity=batch` it
-finds each micro-batch whole or not at all also between the deaths. The controls show that these looks can fail.
+Shared are slots of several partitions, whole is `atomicity=batch`. In a cell one query meets all deaths, one after the
+other: workers, the driver with all of Spark, the broker. Then a consumer that is not ours finds every word of every
+line, once, and no transaction is open. With whole batches it finds each micro-batch whole or not at all also between
+the deaths. The controls show that these looks can fail.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ pytestmark = [pytest.mark.chaos, pytest.mark.usefixtures("java")]
 _LINES = 5_000
 _KINDS = ("ottla", pytest.param("apache", marks=pytest.mark.slow))
 SLOTS, TWO_PHASE, WHOLE = Cell("slot", "off"), Cell("slot", "required"), Cell("batch", "off")
+#: Partitions of some six records in a micro-batch, so that a few share a task and a slot, and there are two of these.
+SHARED = SLOTS._replace(partitions=8, min_records=20)
 
 
 def deaths(atomicity: str, *, short: bool) -> list[Death]:
@@ -37,8 +40,8 @@ def deaths(atomicity: str, *, short: bool) -> list[Death]:
 @pytest.mark.parametrize("kind", _KINDS)
 @pytest.mark.parametrize(
     "cell",
-    [WHOLE, pytest.param(SLOTS, marks=pytest.mark.slow), pytest.param(TWO_PHASE, marks=pytest.mark.slow)],
-    ids=["whole", "slots", "two-phase"],
+    [WHOLE, *(pytest.param(cell, marks=pytest.mark.slow) for cell in (SLOTS, SHARED, TWO_PHASE))],
+    ids=["whole", "slots", "shared", "two-phase"],
 )
 def test_s2_every_word_is_there_once_whoever_dies_at_whichever_step(
     kind: str, cell: Cell, tmp_path: Path, pytestconfig: pytest.Config, request: pytest.FixtureRequest

@@ -43,7 +43,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory, java: str) -> Iterator[Any]:
     """
     from pyspark.sql import SparkSession
 
-    environment = launch(Path("-"), [], master=MASTER, conf=[], environ=os.environ).env
+    environ = {**os.environ, "XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache"))}
+    environment = launch(Path("-"), [], master=MASTER, conf=[], environ=environ).env
     faults = {"OTTLA_FAULT": "sink.mid-write:1=kill", "OTTLA_FAULT_DIR": str(tmp_path_factory.mktemp("faults"))}
     os.environ.update({**environment, **faults})
     builder = SparkSession.builder.config("spark.ui.enabled", "false").config("spark.speculation", "true")

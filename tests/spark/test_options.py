@@ -70,6 +70,11 @@ def test_s1_partitions_are_assigned_by_json() -> None:
         ({**SOURCE, "endingOffsets": "latest"}, "is for batch reads"),
         ({**SOURCE, "maxOffsetsPerTrigger": "0"}, "must be at least 1"),
         ({**SOURCE, "minOffsetsPerTrigger": "8", "maxOffsetsPerTrigger": "7"}, "8 is above maxOffsetsPerTrigger 7"),
+        ({**SOURCE, "minRecordsPerPartition": "8", "minPartitions": "7"}, "minPartitions 7 wants many: give one"),
+        (
+            {**SOURCE, "minRecordsPerPartition": "8", "maxRecordsPerPartition": "7"},
+            "8 is above maxRecordsPerPartition 7",
+        ),
         ({**SOURCE, "kafka.isolation.level": "dirty"}, "read_committed"),
         ({**SERVERS, "subscribePattern": "("}, "is no regular expression"),
         ({**SERVERS, "subscribePattern": ""}, "subscribePattern is empty"),

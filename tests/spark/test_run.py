@@ -2,8 +2,10 @@
 
 import os
 import shlex
+import shutil
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -69,41 +71,46 @@ def test_s4_workers_find_a_package_that_is_not_installed(environ: dict[str, str]
 
 def test_s4_on_a_local_master_workers_take_the_installed_pyspark(environ: dict[str, str], tmp_path: Path) -> None:
     """Spark's own home has it as a zip, in which nothing is compiled."""
-    pytest.importorskip("pyspark")
+    package = Path(pytest.importorskip("pyspark").__file__).parent
     environ["XDG_CACHE_HOME"] = str(tmp_path / "cache")
 
-    def home(**more: str) -> str | None:
-        return launch(SCRIPT, [], master="local[1]", conf=[], environ={**environ, **more}).env.get("SPARK_HOME")
+    def home(conf: Sequence[str] = (), **more: str) -> str | None:
+        return launch(SCRIPT, [], master="local[1]", conf=conf, environ={**environ, **more}).env.get("SPARK_HOME")
 
     made = home()
     assert made is not None
-    assert made == home()
-    assert Path(made, "bin", "spark-submit").is_file()
-    assert Path(made, "jars").is_dir()
-    assert not Path(made, "python").exists()
+    assert made == home() == home(PYSPARK_PYTHON=sys.executable)
+    there = {each.relative_to(package) for each in (package / "python" / "lib").iterdir()}
+    here = {each.relative_to(made) for each in Path(made, "python", "lib").iterdir()}
+    assert {each.name for each in there - here} == {"pyspark.zip"}
+    for name in ("bin", "jars", "python/lib"):
+        assert list(Path(made, name).iterdir())
     assert [each.name for each in (tmp_path / "cache" / "ottla").iterdir()] == [Path(made).name]
     assert home(SPARK_HOME="/opt/spark") == "/opt/spark"
-    assert home(PYSPARK_PYTHON="python9") is None, "it may have another PySpark, or none"
+    for other in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        assert home(**{other: "python9"}) is None, "it may have another PySpark, or none"
+    assert home(conf=["spark.pyspark.python=python9"]) is None
     assert "SPARK_HOME" not in launch(SCRIPT, [], master="spark://host:7077", conf=[], environ=environ).env
 
 
 def test_s4_without_a_cache_spark_starts_from_its_own_home(environ: dict[str, str], tmp_path: Path) -> None:
-    pytest.importorskip("pyspark")
     (tmp_path / "file").touch()
-    for given in (
-        {},
-        {"HOME": ""},
-        {"HOME": str(tmp_path / "file")},
-        {"XDG_CACHE_HOME": "/dev/null"},
-        {"XDG_CACHE_HOME": "here"},
-    ):
-        assert "SPARK_HOME" not in launch(SCRIPT, [], master=None, conf=[], environ={**environ, **given}).env
+    for cache in ({}, {"HOME": ""}, {"HOME": str(tmp_path / "file")}, {"XDG_CACHE_HOME": "here"}):
+        assert "SPARK_HOME" not in launch(SCRIPT, [], master=None, conf=[], environ={**environ, **cache}).env
 
 
-def test_s4_two_starts_may_make_spark_s_home_at_once(tmp_path: Path) -> None:
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """What counts of a PySpark."""
+    pytest.importorskip("pyspark")
     package = tmp_path / "pyspark"
-    (package / "bin").mkdir(parents=True)
-    (package / "bin" / "spark-submit").touch()
+    for name in ("bin/spark-submit", "jars/spark.jar", "python/lib/pyspark.zip", "python/lib/py4j.zip"):
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / name).touch()
+    return package
+
+
+def test_s4_two_starts_may_make_spark_s_home_at_once(package: Path, tmp_path: Path) -> None:
     made = []
 
     def make() -> None:
@@ -114,8 +121,30 @@ def test_s4_two_starts_may_make_spark_s_home_at_once(tmp_path: Path) -> None:
         each.start()
     for each in threads:
         each.join()
-    assert len(set(made)) == 1
+    assert [made[0]] * 8 == made != [None] * 8
     assert len(list((tmp_path / ".cache" / "ottla").iterdir())) == 1
+
+
+@pytest.mark.parametrize("harm", ["a link is gone", "a link leads elsewhere", "it is empty"])
+def test_s4_a_home_that_was_harmed_is_made_anew(package: Path, tmp_path: Path, harm: str) -> None:
+    home = home_without_zip(package, {"HOME": str(tmp_path)})
+    assert home is not None
+    (home / "bin").unlink()
+    if harm == "a link leads elsewhere":
+        (home / "bin").mkdir()
+        (home / "bin" / "spark-submit").write_text("other")
+    elif harm == "it is empty":
+        shutil.rmtree(home)
+        home.mkdir()
+    assert home_without_zip(package, {"HOME": str(tmp_path)}) == home
+    assert (home / "bin" / "spark-submit").read_text() == ""
+
+
+def test_s4_a_cache_where_others_may_write_is_not_taken(package: Path, tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path)}
+    assert home_without_zip(package, environ) is not None
+    (tmp_path / ".cache" / "ottla").chmod(0o777)
+    assert home_without_zip(package, environ) is None
 
 
 def test_s4_without_java_there_is_one_clear_sentence(tmp_path: Path) -> None:

@@ -2,32 +2,62 @@
 
 Spark puts the zip of its home before everything else on their path. Nothing in it is compiled, so each process compiles
 PySpark anew: some 0.4 s of a core, and a query starts seven kinds of them. The installed package has the same modules,
-compiled. This home has links to all that Spark's JVM needs of the package, and nothing else.
+compiled. This home has a link to everything else of the package that is not a module.
 """
 
+import errno
 import hashlib
+import os
 import shutil
 import tempfile
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+#: Folders of the package; in a package from PyPI there is no `conf`, but a user may make one.
 _LINKED = ("bin", "conf", "data", "jars", "licenses", "sbin")
+_LEFT_OUT = "pyspark.zip"
 
 
 def home_without_zip(package: Path, environ: Mapping[str, str]) -> Path | None:
     """The home for the PySpark that is installed in `package`, made in the user's cache at first.
 
-    None if the user has no cache, or it cannot be written: Spark then starts more slowly.
+    None if the user has no cache, it cannot be written, or somebody else could write there: Spark then starts more
+    slowly.
     """
     try:
         name = hashlib.sha256(f"{version('pyspark')} {package}".encode()).hexdigest()[:16]
-        found = _cache(environ) / f"spark-home-{name}"
-        if not found.exists():
-            _make(package, found)
-        return found if (found / "bin" / "spark-submit").exists() else None
+        cache, links = _cache(environ), _links(package)
+        home = cache / f"spark-home-{name}"
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not _is_ours_alone(cache):
+            return None
+        if not _has(home, links):
+            _make(home, links)
+        return home if _has(home, links) and (home / "bin" / "spark-submit").exists() else None
     except (OSError, PackageNotFoundError):
         return None
+
+
+def _links(package: Path) -> dict[str, Path]:
+    """What is linked, by its path in the home."""
+    links = {name: package / name for name in _LINKED}
+    for each in (package / "python").glob("*"):
+        if each.name != "lib":
+            links[f"python/{each.name}"] = each
+    for each in (package / "python" / "lib").glob("*"):
+        if each.name != _LEFT_OUT:
+            links[f"python/lib/{each.name}"] = each
+    return links
+
+
+def _is_ours_alone(folder: Path) -> bool:
+    status = folder.lstat()
+    return status.st_uid == os.geteuid() and not status.st_mode & 0o022
+
+
+def _has(home: Path, links: Mapping[str, Path]) -> bool:
+    return all((home / name).is_symlink() and (home / name).readlink() == to for name, to in links.items())
 
 
 def _cache(environ: Mapping[str, str]) -> Path:
@@ -39,15 +69,18 @@ def _cache(environ: Mapping[str, str]) -> Path:
     raise FileNotFoundError("neither XDG_CACHE_HOME nor HOME names a folder")
 
 
-def _make(package: Path, home: Path) -> None:
-    """Make it whole under another name first: another start may make it, too."""
-    home.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    made = Path(tempfile.mkdtemp(prefix=home.name, dir=home.parent))
+def _make(home: Path, links: Mapping[str, Path]) -> None:
+    """Make it whole under another name first: another start may make it, too. What it was before is in the way."""
+    made = Path(tempfile.mkdtemp(prefix="new-", dir=home.parent))
     try:
-        for name in _LINKED:
-            (made / name).symlink_to(package / name)
+        for name, to in links.items():
+            (made / name).parent.mkdir(parents=True, exist_ok=True)
+            (made / name).symlink_to(to)
+        if home.exists() and not _has(home, links):
+            shutil.rmtree(home)
         made.rename(home)
-    except OSError:
-        shutil.rmtree(made)
-        if not home.exists():
+    except OSError as error:
+        if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):  # then the other start was first
             raise
+    finally:
+        shutil.rmtree(made, ignore_errors=True)

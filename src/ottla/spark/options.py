@@ -22,11 +22,13 @@ from ottla.client.config.security import Security
 from ottla.spark.bounds import EARLIEST, LATEST, AtOffsets, AtTimes, Bound
 from ottla.spark.ids import PREFIX, TOPIC_PREFIX
 from ottla.spark.patterns import topic_pattern
-from ottla.spark.plan import Offsets, offsets_from_json
+from ottla.spark.plan import Cut, Offsets, offsets_from_json
 from ottla.spark.sink_client import sink_client, sink_id
 
 _TEXT, _WHOLE, _FLAG = ConfigType.STRING, ConfigType.LONG, ConfigType.BOOLEAN
 _POSITIVE = between(1)
+#: `minRecordsPerPartition` when nobody says.
+_SHARED_BELOW = 100
 
 SOURCE_OPTIONS = ConfigSet.of(
     "source",
@@ -57,8 +59,8 @@ SOURCE_OPTIONS = ConfigSet.of(
         ConfigKey(
             "minRecordsPerPartition",
             _WHOLE,
-            100,
-            "Kafka's partitions with fewer offsets share a task; without effect beside minPartitions",
+            None,
+            "A task takes further partitions of Kafka until it has so many offsets: 100, or 1 with minPartitions",
             _POSITIVE,
         ),
         ConfigKey("failOnDataLoss", _FLAG, True, "Stop when records are gone that were not read"),
@@ -211,9 +213,7 @@ class SourceOptions:
     max_offsets: int | None
     min_offsets: int | None
     max_delay_ms: int
-    min_partitions: int | None
-    max_records_per_partition: int | None
-    min_records_per_partition: int
+    cut: Cut
     fail_on_data_loss: bool
     include_headers: bool
     commit_here: bool
@@ -282,13 +282,23 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
         max_offsets=most,
         min_offsets=least,
         max_delay_ms=duration_ms("maxTriggerDelay", str(own["maxTriggerDelay"])),
-        min_partitions=_int(own["minPartitions"]),
-        max_records_per_partition=_int(own["maxRecordsPerPartition"]),
-        min_records_per_partition=int(str(own["minRecordsPerPartition"])),
+        cut=_cut(own),
         fail_on_data_loss=bool(own["failOnDataLoss"]),
         include_headers=bool(own["includeHeaders"]),
         commit_here=own["commitOffsets"] == "source",
     )
+
+
+def _cut(own: Mapping[str, object]) -> Cut:
+    wished, least = _int(own["minPartitions"]), _int(own["minRecordsPerPartition"])
+    most = _int(own["maxRecordsPerPartition"])
+    if wished is not None and least is not None and least > 1:
+        raise ConfigError(
+            f"minRecordsPerPartition {least} lets partitions share a task, minPartitions {wished} wants many: give one"
+        )
+    if most is not None and least is not None and least > most:
+        raise ConfigError(f"minRecordsPerPartition {least} is above maxRecordsPerPartition {most}")
+    return Cut(wished, most, least or _SHARED_BELOW if wished is None else 1)
 
 
 def sink_options(given: Mapping[str, str]) -> SinkOptions:

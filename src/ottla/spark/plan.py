@@ -2,12 +2,14 @@
 
 A source offset, as Spark keeps it in the checkpoint, holds where its micro-batch begins *and* ends:
 
-    {"from": {"topic": {"0": 5}}, "group": "g", "ids": {"topic": "1fOW..."}, "to": {"topic": {"0": 9}}, "v": 1}
+    {"from": {"topic": {"0": 5}}, "group": "g", "ids": {"topic": "1fOW..."},
+     "tasks": {"minRecordsPerPartition": 100}, "to": {"topic": {"0": 9}}, "v": 1}
 
 It holds the beginning because Spark does not store the initial offset of a Python source: a replay of the first batch
-would begin where `latest` is at that time. Spark compares offsets as JSON text, so keys are sorted, and an offset that
-did not move is given back unchanged. The topics' ids show when a topic was deleted and made again (KIP-516). Spark does
-not check that offsets move forward, so `next_target` makes sure of it.
+would begin where `latest` is at that time. It says how the batch is cut into tasks: a replay has the same tasks, and a
+sink the same slots, although the options are others by then. Spark compares offsets as JSON text, so keys are sorted,
+and an offset that did not move is given back unchanged. The topics' ids show when a topic was deleted and made again
+(KIP-516). Spark does not check that offsets move forward, so `next_target` makes sure of it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,6 +22,8 @@ from ottla.spark.errors import DataLossError
 
 Offsets = dict[TopicPartition, int]
 OFFSET_VERSION = 1
+#: What an offset may take of which nothing is known, and what a fetch asks for beyond what it seems to need.
+_UNKNOWN_BYTES, _SOME_BYTES = 1_024, 65_536
 
 
 class Range(NamedTuple):
@@ -48,8 +52,29 @@ def offsets_from_json(value: Mapping[str, Mapping[str, int]]) -> Offsets:
     return {TopicPartition(topic, int(p)): index(offset) for topic, ps in value.items() for p, offset in ps.items()}
 
 
+class Cut(NamedTuple):
+    """How a micro-batch is cut into tasks: the options of these names in Spark's spelling."""
+
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+    min_records_per_partition: int = 1
+
+    def to_json(self) -> dict[str, int]:
+        """What is set, by option."""
+        return {option: value for option, value in zip(_CUT_OPTIONS, self, strict=True) if value is not None}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Cut":
+        """The reverse. Raises TypeError or AttributeError."""
+        tasks, most, least = (value.get(option) for option in _CUT_OPTIONS)
+        return cls(tasks and index(tasks), most and index(most), index(least or 1))
+
+
+_CUT_OPTIONS = ("minPartitions", "maxRecordsPerPartition", "minRecordsPerPartition")
+
+
 class SourceOffset(NamedTuple):
-    """A micro-batch: where it begins and ends, the group whose offsets it moves, and its topics' ids.
+    """A micro-batch: where it begins and ends, the group whose offsets it moves, its topics' ids, and its tasks.
 
     The ids are as Kafka prints them; brokers before 2.8 have none. One that Spark's own connector has planned,
     `{"topic":{"0":20}}`, is `adopted`: it says nothing but where the batch ends.
@@ -60,6 +85,8 @@ class SourceOffset(NamedTuple):
     group: str | None = None
     ids: Mapping[str, str] = {}
     adopted: bool = False
+    #: None in an offset from before it was kept.
+    cut: Cut | None = None
 
     def to_json(self) -> dict[str, Any]:
         """What Spark keeps in the checkpoint."""
@@ -68,6 +95,8 @@ class SourceOffset(NamedTuple):
             value["group"] = self.group
         if self.ids:
             value["ids"] = dict(sorted(self.ids.items()))
+        if self.cut is not None:
+            value["tasks"] = self.cut.to_json()
         value["to"] = offsets_to_json(self.end)
         value["v"] = OFFSET_VERSION
         return value
@@ -81,7 +110,8 @@ class SourceOffset(NamedTuple):
             except (ValueError, TypeError, AttributeError):
                 raise ValueError(f"the checkpoint's offset is not one of this source: {dict(value)}") from None
         start, end = offsets_from_json(value["from"]), offsets_from_json(value["to"])
-        return cls(start, end, value.get("group"), dict(value.get("ids", {})))
+        cut = Cut.from_json(value["tasks"]) if "tasks" in value else None
+        return cls(start, end, value.get("group"), dict(value.get("ids", {})), cut=cut)
 
 
 class Logs(NamedTuple):
@@ -205,29 +235,36 @@ def _pieces(whole: Range, count: int) -> list[Range]:
     return [Range(whole.tp, a, b) for a, b in pairwise(cuts)]
 
 
+def tasks(start: Offsets, end: Offsets, cut: Cut) -> list[list[Range]]:
+    """The ranges of each task."""
+    pieces = split(ranges(start, end), cut.min_partitions, cut.max_records_per_partition)
+    return shared(pieces, cut.min_records_per_partition, cut.max_records_per_partition)
+
+
 def shared(pieces: Iterable[Range], least: int, most: int | None) -> list[list[Range]]:
-    """The ranges of each task, in their order: neighbours share one as long as they have fewer than `least` offsets.
+    """Tasks for the ranges, in their order: a task takes further ones until it has `least` offsets.
 
     None gets more than `most` offsets by that.
     """
-    tasks: list[list[Range]] = []
+    found: list[list[Range]] = []
     size = least
     for piece in pieces:
         if size < least and (most is None or size + piece.size <= most):
-            tasks[-1].append(piece)
+            found[-1].append(piece)
             size += piece.size
         else:
-            tasks.append([piece])
+            found.append([piece])
             size = piece.size
-    return tasks
+    return found
 
 
 def fetch_bytes(offsets: int, bytes_an_offset: float | None, most: int) -> int:
     """What a fetch that wants so many offsets asks for, if an offset took about `bytes_an_offset` lately.
 
-    A little more than that: a fetch more costs more than some bytes do. `most` if nothing is known yet.
+    A little more than that, for a fetch more costs more than some bytes do. None if nothing is known yet.
     """
-    return most if bytes_an_offset is None else min(most, int(offsets * bytes_an_offset * 1.25) + 65_536)
+    guess = offsets * _UNKNOWN_BYTES if bytes_an_offset is None else int(offsets * bytes_an_offset * 1.25)
+    return min(most, guess + _SOME_BYTES)
 
 
 def require_no_loss(losses: list[str]) -> None:

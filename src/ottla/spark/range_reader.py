@@ -2,9 +2,8 @@
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -38,8 +37,15 @@ class Wanted(NamedTuple):
     range: Range
     topic_id: str | None
 
+    @property
+    def topic(self) -> tuple[str, str | None]:
+        """The topic's name and its id."""
+        return self.range.tp.topic, self.topic_id
 
-def read_ranges(kafka: KafkaLink, options: SourceOptions, schema: Any, wanted: Sequence[Wanted]) -> Iterator[Any]:
+
+def read_ranges(
+    kafka: KafkaLink, options: SourceOptions, schema: Any, wanted: Sequence[Wanted]
+) -> Generator[Any, None, None]:
     """RecordBatches of these ranges, one range after the other."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -48,23 +54,40 @@ def read_ranges(kafka: KafkaLink, options: SourceOptions, schema: Any, wanted: S
 
 
 def _rows(kafka: KafkaLink, options: SourceOptions, schema: Any, wanted: Sequence[Wanted]) -> Iterator[Any]:
-    behind = (_Reading(kafka, options, each) for each in wanted)  # each one fetches as soon as it is made
-    begun = deque(islice(behind, _BEGUN_RANGES))
-    while begun:
-        yield from begun.popleft().rows(schema)
-        begun.extend(islice(behind, 1))
+    behind, begun = deque(wanted), deque[_Reading]()
+    gone: dict[tuple[str, str | None], str] = {}  # topics, and why: none of them is waited for twice
+    try:
+        while behind or begun:
+            while behind and len(begun) < _BEGUN_RANGES:
+                each = behind.popleft()
+                if each.topic in gone:
+                    _lost(options, gone[each.topic])
+                else:
+                    begun.append(_Reading(kafka, options, each))  # its first fetch is on its way
+            if begun:
+                reading = begun[0]
+                yield from reading.rows(schema)
+                if reading.gone is not None:
+                    gone[reading.wanted.topic] = reading.gone
+                begun.popleft()
+    finally:
+        for reading in begun:  # after a fault, or when Spark wants no more rows
+            reading.stop()
 
 
-def _together(batches: Iterable[Any]) -> Iterator[Any]:
+def _together(batches: Iterable[Any]) -> Generator[Any, None, None]:
     """The same rows in the same order; those of small batches in fewer, for each batch costs Spark some time."""
     small: list[Any] = []
     size_bytes = 0
     for batch in batches:
-        small.append(batch)
-        size_bytes += batch.nbytes
-        if size_bytes >= _SMALL_BYTES:
+        if batch.nbytes >= _SMALL_BYTES or size_bytes >= _SMALL_BYTES:
             yield from _joined(small)
             small, size_bytes = [], 0
+        if batch.nbytes >= _SMALL_BYTES:
+            yield batch
+            continue
+        small.append(batch)
+        size_bytes += batch.nbytes
     yield from _joined(small)
 
 
@@ -79,10 +102,16 @@ class _Reading:
     """One range. One fetch is on its way while the one before is decoded."""
 
     def __init__(self, kafka: KafkaLink, options: SourceOptions, wanted: Wanted) -> None:
-        self._kafka, self._options = kafka, options
-        self._range, self._topic_id = wanted
+        self.wanted = wanted
+        #: Why nothing is read: the topic is gone.
+        self.gone: str | None = None
+        self._kafka, self._options, self._range = kafka, options, wanted.range
         self._committed = options.client.isolation_level == "read_committed"
         self._fetched = self._fetch_from(self._range.start)
+
+    def stop(self) -> None:
+        """Nobody wants the fetch that is on its way."""
+        self._fetched.cancel()
 
     def rows(self, schema: Any) -> Iterator[Any]:
         """Its RecordBatches of the Arrow schema. Raises DataLossError, DamagedRecordsError, PipelineError."""
@@ -92,11 +121,13 @@ class _Reading:
             try:
                 data = self._fetched.result()
             except DataLossError as loss:  # the topic was deleted, and perhaps made again
-                _lost(self._options, str(loss))
+                self.gone = str(loss)
+                _lost(self._options, self.gone)
                 return
             except OffsetOutOfRangeError:
                 at = self._after_loss(at)
-                self._fetched = self._fetch_from(at)
+                if at < wanted.end:
+                    self._fetched = self._fetch_from(at)
                 continue
             if data is None:
                 self._fetched = self._fetch_from(at)
@@ -108,7 +139,7 @@ class _Reading:
                 if empty >= _EMPTY_FETCHES:
                     self._nothing_at(at)
                     return
-                self._fetched = self._fetch_from(at)
+                self._fetched = self._fetch_from(at, whole=True)  # not everybody sends a batch that is larger
                 continue
             self._kafka.memory[self._size_key] = chunk.size_bytes / (following - at)
             at, empty = following, 0
@@ -125,16 +156,17 @@ class _Reading:
         with _named(self._range.tp, at):
             return Chunk(data.records or b"", aborted, committed=self._committed)
 
-    def _fetch_from(self, offset: int) -> Running[PartitionData | None]:
-        """A fetch of what is left of the range, or of the most that one may bring."""
+    def _fetch_from(self, offset: int, *, whole: bool = False) -> Running[PartitionData | None]:
+        """A fetch of what is left of the range, as far as one may bring it; with `whole` of all that one may bring."""
         client, wanted = self._options.client, self._range
-        most_bytes = min(client.max_partition_fetch_bytes, client.fetch_max_bytes)
+        most = min(client.max_partition_fetch_bytes, client.fetch_max_bytes)
+        needed = plan.fetch_bytes(wanted.end - offset, self._kafka.memory.get(self._size_key), most)
         fetch = self._kafka.fetch(
             wanted.tp,
             offset,
-            topic_id=self._topic_id,
+            topic_id=self.wanted.topic_id,
             committed=self._committed,
-            max_bytes=plan.fetch_bytes(wanted.end - offset, self._kafka.memory.get(self._size_key), most_bytes),
+            max_bytes=most if whole else needed,
             max_wait_ms=client.fetch_max_wait_ms,
             end=wanted.end,
         )

@@ -33,6 +33,8 @@ _LOCAL_DEFAULTS: Mapping[str, str] = {
     ),
     "spark.ui.showConsoleProgress": "false",
 }
+#: Settings that choose another Python.
+_PYTHONS = frozenset({"spark.pyspark.python", "spark.pyspark.driver.python", "spark.sql.execution.pyspark.python"})
 
 
 class Launch(NamedTuple):
@@ -74,14 +76,24 @@ def launch(
     env = {**environ, "PYSPARK_PYTHON": environ.get("PYSPARK_PYTHON", sys.executable), "PYTHONPATH": _path(environ)}
     if local:
         env.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        home = None if {"SPARK_HOME", "PYSPARK_PYTHON"} & environ.keys() else home_without_zip(_spark_home(), environ)
-        if home is not None:
-            env["SPARK_HOME"] = str(home)
+        env |= _home(environ, settings)
         env["PYSPARK_SUBMIT_ARGS"] = " ".join(map(_quoted, [*options, "pyspark-shell"]))
         program = ["-m", "ottla.spark.live", str(script)] if live else [str(script)]
         return Launch([sys.executable, *program, *arguments], env)
     env["PYSPARK_DRIVER_PYTHON"] = sys.executable
     return Launch([str(_spark_home() / "bin" / "spark-submit"), *options, str(script), *arguments], env)
+
+
+def _home(environ: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
+    """SPARK_HOME, if nobody has said one, and no other Python than this one is to run."""
+    pythons = {environ[name] for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON") if name in environ}
+    if "SPARK_HOME" in environ or pythons - {sys.executable} or _PYTHONS & settings.keys():
+        return {}
+    package = find_spec("pyspark")
+    if package is None or not package.submodule_search_locations:
+        return {}
+    home = home_without_zip(Path(package.submodule_search_locations[0]), environ)
+    return {} if home is None else {"SPARK_HOME": str(home)}
 
 
 def _check_remote(remote: str, master: str | None, conf: Sequence[str]) -> None:

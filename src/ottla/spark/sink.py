@@ -170,6 +170,10 @@ class KafkaSink:
 
     def commit(self, messages: Sequence[Any], batch: int | None) -> None:
         """On the driver: decide the batch. Safe to repeat. `batch` is None for a batch write."""
+        self._commit(messages, batch)
+        worker_processes.rest("commit")
+
+    def _commit(self, messages: Sequence[Any], batch: int | None) -> None:
         reports = _reports(messages)
         if self.options.semantics is Semantics.AT_LEAST_ONCE:
             self._say_no_offsets("semantics=at-least-once commits none; say commitOffsets=source on the source")
@@ -297,7 +301,6 @@ class OttlaStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803
         """All tasks have succeeded."""
         self._sink.commit(messages, batchId)
-        worker_processes.rest("commit")
 
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803
         """A task, or commit(), has failed. The messages may lack even those of tasks that have finished."""

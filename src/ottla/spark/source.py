@@ -18,7 +18,7 @@ from ottla.spark.errors import PipelineError
 from ottla.spark.filters import Narrowed, narrowed
 from ottla.spark.link import link
 from ottla.spark.options import SourceOptions
-from ottla.spark.plan import Logs, Offsets, SourceOffset
+from ottla.spark.plan import Cut, Logs, Offsets, SourceOffset
 from ottla.spark.range_reader import Wanted, read_ranges
 from ottla.spark.topics import Topics
 
@@ -85,7 +85,7 @@ class OttlaReader(DataSourceReader):  # type: ignore[misc]
         )
         start, end = bounds.inside(start, earliest, latest), bounds.inside(end, earliest, latest)
         start, end = self._since(*self.narrowed.bounds(start, end))
-        return _input_partitions(options, start, end, ids)
+        return _input_partitions(start, end, ids, options.cut)
 
     def _since(self, start: Offsets, end: Offsets) -> tuple[Offsets, Offsets]:
         """Without the records before the first one at or after the filters' time, where there is one."""
@@ -104,12 +104,8 @@ class OttlaReader(DataSourceReader):  # type: ignore[misc]
         return _read(self._options, self._schema, partition)
 
 
-def _input_partitions(
-    options: SourceOptions, start: Offsets, end: Offsets, ids: Mapping[str, str]
-) -> list[InputPartition]:
-    pieces = plan.split(plan.ranges(start, end), options.min_partitions, options.max_records_per_partition)
-    least = options.min_records_per_partition if options.min_partitions is None else 1
-    tasks = plan.shared(pieces, least, options.max_records_per_partition)
+def _input_partitions(start: Offsets, end: Offsets, ids: Mapping[str, str], cut: Cut) -> list[InputPartition]:
+    tasks = plan.tasks(start, end, cut)
     return [KafkaRanges([Wanted(piece, ids.get(piece.tp.topic)) for piece in task]) for task in tasks]
 
 
@@ -173,7 +169,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
             return start
         if isinstance(limit, ReadMaxRows):
             end = plan.limited(begin, end, limit.max_rows)
-        return SourceOffset(begin, end, self._group, logs.ids).to_json()
+        return SourceOffset(begin, end, self._group, logs.ids, cut=self._options.cut).to_json()
 
     def _require_assigned(self, read: SourceOffset, logs: Logs) -> None:
         """Checked once: a query that continues from a checkpoint may have another `assign`. Partitions that the query
@@ -191,7 +187,8 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         planned = SourceOffset.from_json(end)
         if planned.adopted:
             planned = self._taken_over(SourceOffset.from_json(start), planned)
-        return _input_partitions(self._options, planned.start, planned.end, planned.ids)
+        cut = planned.cut or self._options.cut._replace(min_records_per_partition=1)
+        return _input_partitions(planned.start, planned.end, planned.ids, cut)
 
     def _taken_over(self, before: SourceOffset, planned: SourceOffset) -> SourceOffset:
         """A micro-batch that Spark's own connector has planned and not committed: where it begins, too.

@@ -14,8 +14,9 @@ _rested: set[str] = set()
 def rest(work: str) -> None:
     """A task of this kind of `work` ends. After the first one, collections pass over what is there by now.
 
-    What is there is what was imported for such work, and connections. It is still freed when nothing refers to it any
-    more, unless it is part of a cycle. Only a process of Spark's that serves many tasks is changed.
+    What is there is what was imported for such work, connections, and what the user's own functions keep in the process
+    by then. It is still freed when nothing refers to it any more, unless it is part of a cycle: then it stays until the
+    process ends. Only a process of Spark's that serves many tasks is changed.
     """
     if work in _rested or not _serves_many():
         return

@@ -13,7 +13,7 @@ _NO_OTHERS = "Partitions that a bound does not name: ours takes the earliest or 
 _NO_TIME = "A time before 1970 is no record's time; to Kafka itself -1 says the end"
 _EMPTY = "A partition without rows is a task there, and none here"
 _ALONE = f"In a batch read Spark's takes this option only with minPartitions. {_EMPTY}"
-_SHARE = "Ours lets partitions with fewer than minRecordsPerPartition offsets (100) share a task"
+_SHARE = "A task of ours takes further partitions until it has minRecordsPerPartition offsets (100)"
 _NO_OPTION = "An option of ours: it sets how few offsets a task of its own is worth"
 _CUT = "Ours cuts until there are at least as many tasks as minPartitions says"
 _TYPO = "Ours knows every option, and names the nearest one; Spark's passes over what it does not know"
@@ -35,7 +35,8 @@ def read(
 
 def tasks(frame: Any) -> str:
     """How many tasks the read has."""
-    return f"{frame.rdd.getNumPartitions()} tasks"
+    count = frame.rdd.getNumPartitions()
+    return "1 task" if count == 1 else f"{count} tasks"
 
 
 def _at(**partitions: int) -> str:
