@@ -24,6 +24,8 @@ from ottla.log.checkpoint import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHE
 from ottla.log.memory import MemoryStorage
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from tests.broker.records_io import produce
 from tests.broker.wire_client import WireClient
@@ -220,3 +222,18 @@ def test_names_that_one_thread_is_syncing_are_not_synced_yet_for_another(tmp_pat
     assert synced == [str(tmp_path / "orders-0")] * 2
     storage.sync_names()
     assert len(synced) == 2
+
+
+async def test_a_folder_that_an_attempt_has_left_is_empty_on_the_device_before_it_is_used(
+    broker: AsyncBroker, client: WireClient, synced: list[str]
+) -> None:
+    """Else the id of a topic that was never made is there again after a loss of power, and the broker cannot start."""
+    (broker.data_dir / "left-1").mkdir()
+    synced.clear()
+    topic = CreatableTopic("left", 2, 1)
+    answer = await client.ask(ApiKey.CREATE_TOPICS, CreateTopicsRequest((topic,)))
+    assert answer.topics[0].error_code == ErrorCode.NONE
+    folders = [Path(each).name for each in synced]
+    assert "left-1" in folders
+    assert "left-0" not in folders, "a new folder has no names that could come back"
+    assert folders.index("left-1") < len(folders) - 1

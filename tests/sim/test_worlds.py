@@ -139,6 +139,7 @@ def test_worlds_that_have_found_something(kind: Kind, seed: int) -> None:
         (Kind.BROKER_POWER, 600100037),
         (Kind.BROKER_POWER, 600100167),
         (Kind.BROKER_STEPS, 17),
+        (Kind.BROKER_STEPS, 3000028442),
     ],
 )
 def test_worlds_with_deletion_that_have_found_something(kind: Kind, seed: int) -> None:

@@ -40,19 +40,22 @@ LOG_FILE: Final = re.compile(
 )
 
 
-def make_free(disk: Disk, folder: str) -> None:
+def make_free(disk: Disk, folder: str) -> bool:
     """Remove what an attempt to make this partition has left; StorageError if the folder holds anything else.
 
-    A disk that refuses to make a partition may also refuse to take back what was made.
+    A disk that refuses to make a partition may also refuse to take back what was made. True if the folder itself is
+    still there: then the device may still have names of files in it, and they would be there again after a loss of
+    power, unless the folder's names are synced first.
     """
-    entries = disk.entries(folder) or []
+    entries = disk.entries(folder)
     if entries and _is_log(entries) and not _holds_records(entries):
         remove_partition(disk, folder)
-        entries = disk.entries(folder) or []
+        entries = disk.entries(folder)
     if entries:
         raise StorageError(
             f"{disk}/{folder} is there already, and not empty: move it away, or choose another topic name"
         )
+    return entries is not None
 
 
 def mark_deleted(disk: Disk, folders: Iterable[str], rng: random.Random) -> list[str]:

@@ -3,7 +3,9 @@
 They are made in slices, and what waits for the device runs in a thread, once for all topics.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 from ottla.base.errors import StorageError
 from ottla.base.types import TopicPartition
@@ -28,6 +30,8 @@ class Making:
         self._topic_id = topic_id
         self._overrides = overrides
         self._made: list[Partition] = []
+        #: Whose folders are there already, and empty.
+        self._found: list[TopicPartition] = []
         #: Whether there may be something to undo. Before that, what lies there is somebody else's.
         self._begun = False
 
@@ -44,7 +48,14 @@ class Making:
     def make_free(self) -> Iterator[None]:
         """Make sure that nothing lies where they will be, a partition in each step."""
         for tp in self.tps:
-            self._partitions.make_free(tp)
+            if self._partitions.make_free(tp):
+                self._found.append(tp)
+            yield
+
+    def sync_found(self) -> Iterator[None]:
+        """Bring to the device that those folders are empty; may run in another thread."""
+        for tp in self._found:
+            self._partitions.sync_folder(tp)
             yield
 
     def open(self) -> Iterator[None]:
@@ -64,6 +75,7 @@ async def make_all(makings: Sequence[Making], partitions: Partitions, slices: Sl
     faults: dict[str, StorageError] = {}
     try:
         await slices.run(_each(makings, Making.make_free, faults))
+        await partitions.in_thread(partial(deque, _each(_sound(makings, faults), Making.sync_found, faults), 0))
         tps = [tp for each in _sound(makings, faults) for tp in each.tps]
         await partitions.in_thread(partitions.forget_checkpointed(tps))
         await slices.run(_each(_sound(makings, faults), Making.open, faults))

@@ -279,9 +279,16 @@ class Partitions:
 
     # ---- for `runtime.making`
 
-    def make_free(self, tp: TopicPartition) -> None:
-        """StorageError when there are files where a new partition would be, but for those of an attempt to make it."""
-        make_free(self._disk, str(tp))
+    def make_free(self, tp: TopicPartition) -> bool:
+        """StorageError when there are files where a new partition would be, but for those of an attempt to make it.
+
+        True if an empty folder is there, whose names are to be synced before it is used.
+        """
+        return make_free(self._disk, str(tp))
+
+    def sync_folder(self, tp: TopicPartition) -> None:
+        """Return once the device knows what is in a folder that is there already. May run in another thread."""
+        self._disk.open_folder(str(tp)).sync_names()
 
     def forget_checkpointed(self, tps: Iterable[TopicPartition]) -> Callable[[], None]:
         """Take partitions out of the checkpoints: else, after a crash, a new topic would inherit their offsets.
