@@ -28,14 +28,16 @@ LOSS_IS_NO_FAULT = {"failOnDataLoss": "false"}
 
 
 class Counting(KafkaLink):
-    """A link that counts its fetches by topic."""
+    """A link that counts its fetches by topic, and notes how much they ask for."""
 
     def __init__(self, config: Mapping[str, object]) -> None:
         super().__init__(config)
         self.fetches: dict[str, int] = {}
+        self.asked_bytes: list[int] = []
 
     async def fetch(self, tp: TopicPartition, offset: int, **how: Any) -> PartitionData | None:
         """As it is; counted."""
+        self.asked_bytes.append(how["max_bytes"])
         self.fetches[tp.topic] = self.fetches.get(tp.topic, 0) + 1
         return await super().fetch(tp, offset, **how)
 
@@ -148,3 +150,18 @@ def test_s1_who_wants_no_more_rows_leaves_the_link_as_it_was(topic: Topic, kafka
     reading.close()
     assert kafka.fetches[topic.name] <= 5
     assert read(kafka, topic.options(), topic.wanted()) == rows(*range(PARTITIONS))
+
+
+def test_s1_a_fetch_asks_for_no_more_than_its_range_seems_to_need(topic: Topic, kafka: Counting) -> None:
+    """How much that is is known from the fetch before; a guess that is too low costs a fetch more, and no row."""
+    topic.send(0, bytes(300_000), b"last")
+
+    def of_the_first(start: int, end: int) -> list[str]:
+        return read(kafka, topic.options(), topic.wanted(start, end)[:1])
+
+    assert of_the_first(0, 2) == rows(0)[:2]
+    assert kafka.asked_bytes == [2 * 1_024 + 65_536], "of records of which nothing is known"
+    assert of_the_first(2, 3) == rows(0)[2:]
+    assert 65_536 < kafka.asked_bytes[-1] < 67_000
+    large, last = of_the_first(3, 5)
+    assert (len(large), last) == (300_000, "last")

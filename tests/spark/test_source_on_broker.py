@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
@@ -23,7 +22,6 @@ from ottla.spark.options import source_options
 from ottla.spark.plan import Range
 from ottla.spark.range_reader import Wanted, read_ranges
 from ottla.spark.topics import Topics
-from ottla.wire.messages.fetch import PartitionData
 from tests.spark.source_world import ALL, ROWS, World, batch_values, next_batch, restored, values
 from tests.spark.throttled_link import throttled_link
 
@@ -468,40 +466,3 @@ def test_s1_a_replay_has_the_tasks_that_were_planned(world: World) -> None:
     assert len(world.stream(maxRecordsPerPartition=2).partitions(start, planned)) == 1
     del planned["tasks"]  # as it was before it was kept
     assert len(stream.partitions(start, planned)) == 2
-
-
-class Sizes(KafkaLink):
-    """A link that notes how much its fetches ask for."""
-
-    def __init__(self, config: Mapping[str, object]) -> None:
-        super().__init__(config)
-        self.asked: list[int] = []
-
-    async def fetch(self, tp: TopicPartition, offset: int, **how: Any) -> PartitionData | None:
-        """As it is; noted."""
-        self.asked.append(how["max_bytes"])
-        return await super().fetch(tp, offset, **how)
-
-
-def test_s1_a_fetch_asks_for_no_more_than_its_range_seems_to_need(world: World) -> None:
-    """How much that is is known from the fetch before; a guess that is too low costs a fetch more, and no row."""
-    options = source_options({"kafka.bootstrap.servers": world.bootstrap, "subscribe": world.topic}, streaming=False)
-    tp = TopicPartition(world.topic, 0)
-    kafka = Sizes(options.kafka)
-
-    def read(start: int, end: int) -> list[str]:
-        batches = read_ranges(kafka, options, ROWS, [Wanted(Range(tp, start, end), None)])
-        return [value.decode() for batch in batches for value in batch.column("value").to_pylist()]
-
-    try:
-        assert read(0, 2) == world.rows(range(2), range(0))
-        with Producer({"bootstrap.servers": world.bootstrap}) as producer:
-            producer.send(world.topic, bytes(300_000), partition=0)
-            producer.send(world.topic, b"last", partition=0)
-        assert read(2, 5) == world.rows(range(2, 5), range(0))
-        assert kafka.asked[0] == 2 * 1_024 + 65_536, "of records of which nothing is known"
-        assert 65_536 < kafka.asked[1] < 67_000
-        large, last = read(5, 7)
-        assert (len(large), last) == (300_000, "last")
-    finally:
-        kafka.shut()
