@@ -173,7 +173,10 @@ def _of_the_cleaner() -> dict[str, Mutant]:
             first_seed=163,
         ),
         "cleaner-gives-up-its-segments": Mutant(
-            Kind.BROKER_STEPS, frozenset({"forgotten"}), cleaner.gives_up_its_segments(), first_seed=373
+            Kind.BROKER_STEPS,
+            frozenset({"forgotten", "lost-write"}),
+            cleaner.gives_up_its_segments(),
+            first_seed=37,
         ),
     }
 
