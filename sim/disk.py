@@ -50,6 +50,14 @@ class SimFolder(MemoryStorage):
         super().rename(name, to)
         self.disk.is_behind()
 
+    def mark(self, name: str) -> None:
+        super().mark(name)
+        self.disk.is_behind()
+
+    def unmark(self, name: str) -> None:
+        super().unmark(name)
+        self.disk.is_behind()
+
     def check_write(self, file: MemoryFile, data: bytes) -> None:
         super().check_write(file, data)
         fuse = self.disk.fuse

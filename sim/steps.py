@@ -13,7 +13,20 @@ from typing import Final, NoReturn
 
 #: Calls of `Disk` and `Storage` that change what the next process finds; `open` only of a file that is not there.
 CHANGES: Final = frozenset(
-    {"open", "append", "truncate", "sync", "write", "delete", "rename", "sync_names", "mkdir", "rmdir"}
+    {
+        "open",
+        "append",
+        "truncate",
+        "sync",
+        "write",
+        "delete",
+        "rename",
+        "mark",
+        "unmark",
+        "sync_names",
+        "mkdir",
+        "rmdir",
+    }
 )
 
 

@@ -24,7 +24,7 @@ from ottla.base.types import TopicPartition
 from ottla.broker.storage import DirectoryStorage
 from ottla.log.checkpoint import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, decode_offsets, encode_offsets
 from ottla.log.config import LogConfig
-from ottla.log.names import CLEANED, LOG, PARTITION_METADATA, SWAP, TXN_INDEX, base_offset
+from ottla.log.names import CLEANED, LOG, PARTITION_METADATA, SWAP, TXN_INDEX, base_offset, file_name
 from ottla.log.partition import PartitionLog
 from ottla.log.results import Origin
 from ottla.wire.batch import Compression, iter_headers
@@ -216,6 +216,7 @@ def test_both_cleaners_leave_the_same_records_at_the_same_offsets(tmp_path: Path
     histories = [_History(seed, deletes=True) for seed in range(partitions)]
     ours = tmp_path / "ours"
     wanted: dict[TopicPartition, int] = {}
+    untouched: set[tuple[int, int]] = set()
     cleaned_before: dict[int, int | None] = {}
     written: dict[int, int] = {}
     for round_number in range(2):
@@ -234,9 +235,14 @@ def test_both_cleaners_leave_the_same_records_at_the_same_offsets(tmp_path: Path
                 own, number, now_ms, history.log_start_offset
             )  # Apache Kafka knows of a producer what a snapshot knows
             log.compaction.cleaned_offset = cleaned_before.get(number)
-            assert clean_all(log, int(time.time() * 1000)) == 1
+            if (passes := clean_all(log, int(time.time() * 1000))) == 1:
+                wanted[log.tp] = log.compaction.cleaned_offset or 0
+            else:  # all records but those of the active segment were deleted
+                assert passes == 0
+                untouched.add((round_number, number))
+                wanted.pop(log.tp, None)
+                assert max(path.name for path in own.glob(f"*{LOG}")) == file_name(log.log_start_offset, LOG)
             cleaned_before[number] = log.compaction.cleaned_offset
-            wanted[log.tp] = log.compaction.cleaned_offset or 0
             log.close(sync=False)
         starts = {TopicPartition(_TOPIC, number): each.log_start_offset for number, each in enumerate(histories)}
         (kafka.data_dir / LOG_START_OFFSET_CHECKPOINT).write_bytes(encode_offsets(starts))
@@ -246,7 +252,8 @@ def test_both_cleaners_leave_the_same_records_at_the_same_offsets(tmp_path: Path
             theirs, own = kafka.data_dir / f"{_TOPIC}-{number}", ours / f"{_TOPIC}-{number}"
             begins_at = histories[number].log_start_offset
             assert list(_seen(own, begins_at)) == list(_seen(theirs, begins_at)), (round_number, number)
-            assert _size(own) < written[number]
+            assert _size(own) < written[number] or (round_number, number) in untouched
+    assert len(untouched) < partitions / 10
 
 
 def _records(log: PartitionLog) -> dict[int, Record]:

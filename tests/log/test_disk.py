@@ -6,11 +6,13 @@ import resource
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from ottla.base.errors import StorageError
+from ottla.broker.disk import InTheWayError
 from ottla.broker.storage import DirectoryStorage
 from ottla.log.config import LogConfig
 from ottla.wire.special_timestamp import SpecialTimestamp
@@ -258,6 +260,69 @@ def test_of_two_threads_that_sync_a_file_neither_returns_when_the_system_has_ref
     assert "has not been written again yet" in str(*faults)
     file.write_again()
     file.sync()
+
+
+def test_a_sync_does_not_return_when_another_handle_was_refused_meanwhile_and_has_written_the_file_again(
+    tmp_path: Path,
+) -> None:
+    """The system told the other one; what this one waited for is in pages that nobody has synced yet."""
+    storage = DirectoryStorage(tmp_path)
+    file = storage.open("a", create=True)
+    file.append([b"abc"])
+    other, calls = storage.open("a"), count()
+
+    def refuses_the_other(descriptor: int) -> None:
+        if next(calls):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        with pytest.raises(StorageError, match="Input/output error"):
+            other.sync()
+        other.write_again()
+
+    with pytest.MonkeyPatch.context() as broken:
+        broken.setattr(os, "fdatasync", refuses_the_other)
+        with pytest.raises(StorageError, match="has not been written again yet"):
+            file.sync()
+    file.sync()
+
+
+def test_what_was_cut_stays_cut_when_a_file_is_written_again(tmp_path: Path) -> None:
+    storage = DirectoryStorage(tmp_path)
+    file = storage.open("a", create=True)
+    file.append([bytes(2_500_000)])
+    file.suspect()
+    storage.open("a").truncate(1_500_000)
+    file.write_again()
+    assert storage.open("a").size_bytes == 1_500_000
+    file.sync()
+
+
+def test_a_mark_is_for_the_next_process_and_not_for_the_device(tmp_path: Path) -> None:
+    synced: list[int] = []
+    storage = DirectoryStorage(tmp_path / "t-0")
+    storage.sync_names()
+    with pytest.MonkeyPatch.context() as watched:
+        watched.setattr(os, "fsync", synced.append)
+        storage.mark("note")
+        storage.mark("note")
+        assert DirectoryStorage(tmp_path / "t-0").names() == ["note"]
+        storage.unmark("note")
+        storage.unmark("note")
+        assert storage.names() == []
+        storage.sync_names()
+    assert synced == []
+    (tmp_path / "t-0" / "note").mkdir()
+    with pytest.raises(InTheWayError):
+        storage.mark("note")
+    with pytest.raises(StorageError):
+        storage.unmark("note")
+
+
+def test_in_a_folder_that_is_gone_nobody_needs_a_mark(tmp_path: Path) -> None:
+    storage = DirectoryStorage(tmp_path / "t-0")
+    (tmp_path / "t-0").rmdir()
+    storage.mark("note")
+    storage.unmark("note")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_new_file_has_nothing_of_one_of_its_name_that_was_dropped(tmp_path: Path) -> None:

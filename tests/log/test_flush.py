@@ -7,7 +7,7 @@ import pytest
 from ottla.base.errors import StorageError
 from ottla.log.config import LogConfig
 from ottla.log.memory import MemoryStorage
-from ottla.log.names import LEADER_EPOCH_CHECKPOINT, REFUSED_SYNC
+from ottla.log.names import LEADER_EPOCH_CHECKPOINT, UNFINISHED_SYNC
 from ottla.log.partition import PartitionLog
 from ottla.log.replay import replay
 from ottla.log.results import Deleted, Isolation
@@ -164,10 +164,10 @@ def test_what_one_thread_is_refused_no_other_thread_acknowledges() -> None:
     with pytest.raises(StorageError, match="refuses to sync"):
         for_a_producer.sync()
     storage.refuses = None
-    with pytest.raises(StorageError, match="has not been written again yet"):
-        for_the_checkpoint.sync()
-    log.flush()
-    assert _after_power_loss(storage).end_offset == log.high_watermark == 2
+    for_the_checkpoint.sync()
+    assert _after_power_loss(storage).end_offset == 2, "it has written the file again"
+    log.mark_flushed(for_the_checkpoint)
+    assert log.high_watermark == 2
 
 
 def test_a_process_after_a_kill_writes_again_what_a_refused_sync_may_have_dropped() -> None:
@@ -185,9 +185,52 @@ def test_a_process_after_a_kill_writes_again_what_a_refused_sync_may_have_droppe
     again.flush()
     assert _after_power_loss(next_storage).end_offset == 2
     again.close()
-    assert REFUSED_SYNC in next_storage.names()
+    assert UNFINISHED_SYNC in next_storage.names()
     open_log(next_storage, _EACH, clean=True)
-    assert REFUSED_SYNC not in next_storage.names()
+    assert UNFINISHED_SYNC not in next_storage.names()
+
+
+def test_a_disk_that_refuses_everything_cannot_keep_a_refused_sync_from_the_next_process() -> None:
+    """World 3300007462 of broker-consumer-groups: the note that came after the refusal was refused, too."""
+    storage = MemoryStorage()
+    log = open_log(storage, _EACH)
+    append(log, batch(2))
+    storage.refuses = lambda action, name: action in {"sync", "mark", "unmark", "write"}
+    with pytest.raises(StorageError, match="refuses to mark"):
+        log.synced.sync_due()
+    storage.refuses = lambda action, name: action in {"sync", "unmark", "write"}
+    with pytest.raises(StorageError, match="refuses to sync"):
+        log.synced.sync_due()
+    storage.refuses = None
+    next_storage = storage.after_kill()
+    open_log(next_storage, _EACH).flush()
+    assert _after_power_loss(next_storage).end_offset == 2
+
+
+def test_who_is_killed_in_a_sync_leaves_the_note_and_a_sync_that_ends_does_not() -> None:
+    storage = MemoryStorage()
+    log = open_log(storage, _EACH)
+    append(log, batch(2))
+    seen: list[bool] = []
+
+    def look(action: str, name: str) -> bool:
+        if action == "sync":
+            seen.append(UNFINISHED_SYNC in storage.files)
+        return False
+
+    storage.refuses = look
+    log.flush()
+    assert seen == [True] * 5, "the log, its indexes, the snapshot, and where each epoch begins"
+    assert UNFINISHED_SYNC not in storage.files
+
+
+def test_a_sync_that_ends_first_leaves_the_note_of_another() -> None:
+    storage = MemoryStorage()
+    with storage.sync_note.around(storage):
+        with storage.sync_note.around(storage):
+            pass
+        assert UNFINISHED_SYNC in storage.files
+    assert UNFINISHED_SYNC not in storage.files
 
 
 def test_so_it_does_with_the_file_that_says_where_a_log_begins() -> None:

@@ -130,6 +130,7 @@ def test_worlds_that_have_found_something(kind: Kind, seed: int) -> None:
         (Kind.BROKER_CONSUMER_GROUPS, 700003650),
         (Kind.BROKER_CONSUMER_GROUPS, 700003986),
         (Kind.BROKER_CONSUMER_GROUPS, 830000846),
+        (Kind.BROKER_CONSUMER_GROUPS, 3300007462),
         (Kind.BROKER_GROUPS, 39),
         (Kind.BROKER_PLAIN, 12),
         (Kind.BROKER_POWER, 520000177),

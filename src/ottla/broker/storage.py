@@ -11,6 +11,7 @@ import os
 import shutil
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
@@ -19,12 +20,16 @@ from typing import IO, Final, Protocol
 
 from ottla.base.errors import StorageError
 from ottla.broker.disk import Entry, Folder, InTheWayError, Space
-from ottla.log.storage import Buffer
+from ottla.log.storage import Buffer, SyncNote
 
 LOCK_FILE: Final = ".lock"
 
 #: Files whose sync was refused. The system may have dropped what they held, whoever has them open.
 _DROPPED: Final[set[str]] = set()
+#: How often that was.
+_REFUSALS: Final[Counter[str]] = Counter()
+#: Held for both of these, and by who cuts a file or writes a part of it again.
+_CHANGING: Final = threading.Lock()
 _WRITTEN_AGAIN_BYTES: Final = 1 << 20
 
 
@@ -101,38 +106,51 @@ class DiskFile:
     def truncate(self, size_bytes: int) -> None:
         if size_bytes != self._size_bytes:
             try:
-                os.ftruncate(self._descriptor, size_bytes)
+                with _CHANGING:
+                    os.ftruncate(self._descriptor, size_bytes)
+                    self._size_bytes = size_bytes
             except OSError as fault:
                 raise StorageError(f"{self._path}: {fault.strerror}") from fault
-            self._size_bytes = size_bytes
 
     def sync(self) -> None:
         with self._syncing:
-            self._must_be_written()
+            refusals = _REFUSALS[self._path]
+            self._must_be_written(refusals)
             try:
                 os.fdatasync(self._descriptor)
             except OSError as fault:
-                _DROPPED.add(self._path)
+                with _CHANGING:
+                    _DROPPED.add(self._path)
+                    _REFUSALS[self._path] += 1
                 raise StorageError(f"{self._path}: {fault.strerror}") from fault
-            self._must_be_written()  # another handle of the file may have been refused meanwhile
+            self._must_be_written(refusals)  # another handle of the file may have been refused meanwhile
 
-    def _must_be_written(self) -> None:
-        if self._path in _DROPPED:
+    def _must_be_written(self, refusals: int) -> None:
+        if self._path in _DROPPED or _REFUSALS[self._path] != refusals:
             raise StorageError(f"{self._path}: a sync was refused, and the file has not been written again yet")
 
     def write_again(self) -> None:
         if self._path not in _DROPPED:
             return
+        refusals = _REFUSALS[self._path]
         try:
             for begin in range(0, self._size_bytes, _WRITTEN_AGAIN_BYTES):
-                left = os.pread(self._descriptor, min(_WRITTEN_AGAIN_BYTES, self._size_bytes - begin), begin)
-                position = begin
-                while left:
-                    written = os.pwrite(self._descriptor, left, position)
-                    left, position = left[written:], position + written
+                with _CHANGING:
+                    self._write_part_again(begin)
         except OSError as fault:
             raise StorageError(f"{self._path}: {fault.strerror}") from fault
-        _DROPPED.discard(self._path)
+        with _CHANGING:
+            if _REFUSALS[self._path] == refusals:
+                _DROPPED.discard(self._path)
+
+    def _write_part_again(self, begin: int) -> None:
+        """Not behind where the file ends by now, also through another handle."""
+        size_bytes = min(self._size_bytes, os.fstat(self._descriptor).st_size)
+        left = os.pread(self._descriptor, max(min(_WRITTEN_AGAIN_BYTES, size_bytes - begin), 0), begin)
+        position = begin
+        while left:
+            written = os.pwrite(self._descriptor, left, position)
+            left, position = left[written:], position + written
 
     def suspect(self) -> None:
         _DROPPED.add(self._path)
@@ -162,6 +180,7 @@ class DirectoryStorage:
         #: to sync at first: the process before this one may have crashed. Two threads may change names and sync them.
         self._numbers = count(2)
         self._changed, self._synced = 1, 0
+        self.sync_note = SyncNote(threading.Lock())
         #: Whether the directory's own name may be missing on the device.
         self._parent_changed = True
         try:
@@ -230,6 +249,24 @@ class DirectoryStorage:
         except OSError as fault:
             raise StorageError(f"{self._prefix}{name}: {fault.strerror}") from fault
         self._changed = next(self._numbers)
+
+    def mark(self, name: str) -> None:
+        try:
+            os.close(os.open(self._prefix + name, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
+        except FileNotFoundError:
+            pass
+        except IsADirectoryError:
+            raise InTheWayError(f"{self._prefix}{name}") from None
+        except OSError as fault:
+            raise StorageError(f"{self._prefix}{name}: {fault.strerror}") from fault
+
+    def unmark(self, name: str) -> None:
+        try:
+            os.unlink(self._prefix + name)  # noqa: PTH108
+        except FileNotFoundError:
+            pass
+        except OSError as fault:
+            raise StorageError(f"{self._prefix}{name}: {fault.strerror}") from fault
 
     def sync_names(self) -> None:
         # It counts as synced only afterwards: another thread that wants the same must not return before.

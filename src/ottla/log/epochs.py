@@ -134,7 +134,7 @@ class LeaderEpochs:
         """Have the checkpoint on the device, before batches go whose epochs nothing else says. It may run in another
         thread. StorageError."""
         if self._entries:
-            sync_whole(self._storage.open(LEADER_EPOCH_CHECKPOINT), self._storage)
+            sync_whole(self._storage, [self._storage.open(LEADER_EPOCH_CHECKPOINT)])
             self._storage.sync_names()
 
     def may_be(self, epoch: int) -> bool:

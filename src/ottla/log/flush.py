@@ -1,17 +1,17 @@
 """What makes a log durable, apart from the log: it waits for the device, and may do so in another thread."""
 
 import weakref
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from itertools import zip_longest
 from typing import NamedTuple, Protocol
 
 from ottla.base.errors import StorageError
 from ottla.log.config import LogConfig
-from ottla.log.names import LEADER_EPOCH_CHECKPOINT, REFUSED_SYNC, SNAPSHOT
+from ottla.log.names import LEADER_EPOCH_CHECKPOINT, SNAPSHOT, UNFINISHED_SYNC
 from ottla.log.segment import Segment
 from ottla.log.segments import Segments
-from ottla.log.storage import File, Storage, sync_noted
+from ottla.log.storage import File, Storage, sync_whole
 
 
 class FlushPlan(NamedTuple):
@@ -21,18 +21,9 @@ class FlushPlan(NamedTuple):
     files: tuple[File, ...]
     storage: Storage
 
-    @classmethod
-    def of(cls, offset: int, files: Iterable[File], storage: Storage) -> "FlushPlan":
-        """One of these files, as they are now. StorageError when one was dropped, and cannot be written again."""
-        plan = cls(offset, tuple(files), storage)
-        for file in plan.files:
-            file.write_again()  # here, where the log's own thread writes nothing else meanwhile
-        return plan
-
     def sync(self) -> None:
         """Return when every file and its name is on the device. StorageError when the system refuses."""
-        for file in self.files:
-            sync_noted(file, self.storage)
+        sync_whole(self.storage, self.files)
         if self.files:
             self.storage.sync_names()
 
@@ -40,18 +31,18 @@ class FlushPlan(NamedTuple):
 def heed_refusals(
     storage: Storage, names: Collection[str], segments: Sequence[Segment], recovery_point: int, *, clean: bool
 ) -> None:
-    """At a start: if an earlier process was refused a sync, have what it left behind written again.
+    """At a start: if an earlier process may have been refused a sync, have what it left behind written again.
 
-    That is all behind the recovery point, and the small files that stand for deleted records. The process was killed,
-    and the system went on: it still takes for clean what the device does not have. A loss of power takes the note, too,
-    and then all that the files hold is from the device.
+    That is all behind the recovery point, and the small files that stand for deleted records. The process was killed
+    in the sync or after it, and the system went on: it may take for clean what the device does not have.
     """
-    if REFUSED_SYNC not in names:
+    if UNFINISHED_SYNC not in names:
         return
     if clean:
         with suppress(StorageError):  # it says nothing any more
-            storage.delete(REFUSED_SYNC)
+            storage.unmark(UNFINISHED_SYNC)
         return
+    storage.sync_note.stays = True
     for segment, following in zip_longest(segments, segments[1:]):
         if following is None or following.base_offset > recovery_point:
             segment.log_file().suspect()
@@ -120,7 +111,7 @@ class Synced:
         """
         end_offset = self._log.end_offset
         segments = self._segments.ending_after(self.offset) if end_offset > self.offset else []
-        return FlushPlan.of(end_offset, (segment.log_file() for segment in segments), self._storage)
+        return FlushPlan(end_offset, tuple(segment.log_file() for segment in segments), self._storage)
 
     def sync_due(self) -> None:
         """Sync now, if that is due. Blocks until the device has everything; StorageError when it refuses."""

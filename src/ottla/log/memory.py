@@ -11,10 +11,10 @@ write only that many bytes and then kill the process (CrashedError).
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from ottla.base.errors import OttlaError, StorageError
-from ottla.log.storage import Buffer
+from ottla.log.storage import Buffer, SyncNote
 
 
 class CrashedError(OttlaError):
@@ -96,6 +96,7 @@ class MemoryStorage:
     """A partition's directory in memory. See the top of the file."""
 
     def __init__(self, *, limit_bytes: int | None = None, now_ms: int = 0) -> None:
+        self.sync_note = SyncNote(nullcontext())
         self.files: dict[str, MemoryFile] = {}
         #: The names as they are on the device.
         self._synced_files: dict[str, MemoryFile] = {}
@@ -154,6 +155,15 @@ class MemoryStorage:
     def set_modified_ms(self, name: str, modified_ms: int) -> None:
         self.check("set_modified_ms", name)
         self.open(name).modified_ms = modified_ms
+
+    def mark(self, name: str) -> None:
+        self.check("mark", name)
+        if name not in self.files:
+            self.files[name] = MemoryFile(self, name)
+
+    def unmark(self, name: str) -> None:
+        self.check("unmark", name)
+        self.files.pop(name, None)
 
     def sync_names(self) -> None:
         self.check("sync_names", "")

@@ -20,8 +20,8 @@ LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 #: Our own file: offsets that were flushed and are no longer in the files. Apache Kafka ignores it.
 DAMAGED_OFFSETS: Final = "damaged-offsets"
-#: Our own file, too: the system has refused a sync since the last clean start (`flush`).
-REFUSED_SYNC: Final = "refused-sync"
+#: Our own file, too: a sync is under way here, or was not done to its end (`storage.SyncNote`).
+UNFINISHED_SYNC: Final = "unfinished-sync"
 
 
 def file_name(base_offset: int, suffix: str) -> str:

@@ -456,11 +456,11 @@ class PartitionLog:
             segment.save_indexes()
             files += segment.files()
         if len(segments) > _FLUSHED_AT_ONCE:
-            return FlushPlan.of(segments[_FLUSHED_AT_ONCE].base_offset, files, self._storage)
+            return FlushPlan(segments[_FLUSHED_AT_ONCE].base_offset, tuple(files), self._storage)
         self._snapshots.write(self._producers)
         self._snapshots.prune(self._segments.bases)
         files += [self._storage.open(name) for name in (self._snapshots.newest_name, self._epochs.file_name) if name]
-        return FlushPlan.of(self.end_offset, files, self._storage)
+        return FlushPlan(self.end_offset, tuple(files), self._storage)
 
     def mark_flushed(self, plan: FlushPlan) -> None:
         """The plan's `sync` has returned: recovery may begin at its offset."""

@@ -185,7 +185,7 @@ class Snapshots:
         stays. Segments are deleted after this: a loss of power must not leave neither them nor the snapshot."""
         name = file_name(offset, SNAPSHOT)
         if name in self._storage.names():
-            sync_whole(self._storage.open(name), self._storage)
+            sync_whole(self._storage, [self._storage.open(name)])
             self._storage.sync_names()
         self.delete_before(offset)
 

@@ -7,12 +7,12 @@ To a disk, a file's bytes and its name are two things. After `File.sync` the byt
 file with this name is certain only after `Storage.sync_names`. So before the recovery point may move, both are needed.
 """
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import NamedTuple, Protocol
 
 from ottla.base.errors import StorageError
-from ottla.log.names import REFUSED_SYNC
+from ottla.log.names import UNFINISHED_SYNC
 
 Buffer = bytes | bytearray | memoryview
 
@@ -58,7 +58,7 @@ class File(Protocol):
         """After a sync that was refused, and before the next: write what the system may have dropped. Else a no-op.
 
         Linux takes pages that it could not write for clean: the next sync would succeed without them, in whichever
-        thread. Nobody may write to the file meanwhile.
+        thread. May be called from another thread: what the file's owner appends or cuts meanwhile stays as it is.
         """
         ...
 
@@ -77,6 +77,11 @@ class File(Protocol):
 
 class Storage(Protocol):
     """The files of one partition, by name (no folders). Every method raises StorageError where the system refuses."""
+
+    @property
+    def sync_note(self) -> "SyncNote":
+        """Around every sync of a file."""
+        ...
 
     def names(self) -> list[str]:
         """Every file's name, sorted."""
@@ -103,6 +108,17 @@ class Storage(Protocol):
 
     def rename(self, name: str, to: str) -> None:
         """Give a file another name, in the place of a file that has it. Open handles stay those of the same file."""
+        ...
+
+    def mark(self, name: str) -> None:
+        """Make an empty file for the next process, if it is not there; the device need not know of it.
+
+        May be called from another thread. No-op when the directory is gone: no process will look there.
+        """
+        ...
+
+    def unmark(self, name: str) -> None:
+        """Remove such a file; the device need not know of that. May be called from another thread."""
         ...
 
     def sync_names(self) -> None:
@@ -133,17 +149,45 @@ class Slice(NamedTuple):
         return self.file.read(self.position, self.length_bytes)
 
 
-def sync_whole(file: File, storage: Storage) -> None:
-    """Have a file on the device to which nobody writes any more, also after a sync that was refused. StorageError."""
-    file.write_again()
-    sync_noted(file, storage)
+class SyncNote:
+    """A file that is there while other files are synced, and for good when the system has refused that.
+
+    Linux takes pages that the device has refused for clean, and tells only one process of it. When that one is killed,
+    the next one must know which files to write again (`flush.heed_refusals`). So the note comes before the sync; after
+    a refusal it could be refused, too. A loss of power may take it: what the files hold then is from the device.
+    """
+
+    def __init__(self, lock: AbstractContextManager[object]) -> None:
+        """`lock` is for the threads that sync."""
+        #: Nobody removes it before the next clean start.
+        self.stays = False
+        self._lock = lock
+        self._under_way = 0
+
+    @contextmanager
+    def around(self, storage: Storage) -> Iterator[None]:
+        """Syncs of the storage's files. StorageError, before the first one, when the note cannot be made."""
+        with self._lock:
+            if not (self._under_way or self.stays):
+                storage.mark(UNFINISHED_SYNC)
+            self._under_way += 1
+        try:
+            yield
+        except BaseException:
+            self.stays = True
+            raise
+        finally:
+            with self._lock:
+                self._under_way -= 1
+                if not (self._under_way or self.stays):
+                    with suppress(StorageError):  # a start that finds it does too much
+                        storage.unmark(UNFINISHED_SYNC)
 
 
-def sync_noted(file: File, storage: Storage) -> None:
-    """Sync it. StorageError when the system refuses, which the next process is told then (`flush.heed_refusals`)."""
-    try:
-        file.sync()
-    except StorageError:
-        with suppress(StorageError):
-            storage.write(REFUSED_SYNC, b"", sync=False)
-        raise
+def sync_whole(storage: Storage, files: Sequence[File]) -> None:
+    """Have these files of the storage on the device, also after a sync that was refused. StorageError."""
+    if files:
+        with storage.sync_note.around(storage):
+            for file in files:
+                file.write_again()
+                file.sync()

@@ -7,14 +7,14 @@ the directory; so a log of any size can be looked at.
 
 import mmap
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from enum import Enum
 from tempfile import SpooledTemporaryFile
 from typing import IO, Final, NamedTuple
 
 from ottla.base.errors import StorageError
 from ottla.broker.disk import Disk, Entry, Folder, InTheWayError, Space
-from ottla.log.storage import Buffer, File, Storage
+from ottla.log.storage import Buffer, File, Storage, SyncNote
 
 #: Bytes of one file that are kept in memory.
 _MEMORY_BYTES: Final = 1_048_576
@@ -210,6 +210,7 @@ class OverlayStorage:
         self._where = where
         self._occupied = frozenset(occupied)
         self._now_ms = now_ms
+        self.sync_note = SyncNote(nullcontext())
         #: Times that were set, or taken along.
         self._modified_ms: dict[str, int] = {}
         #: The names that are there; None for a file that nobody has opened yet.
@@ -265,6 +266,12 @@ class OverlayStorage:
         self._node(name)  # it goes on reading from the file that it was
         self._nodes[to] = self._nodes[name]
         self._modified_ms[to] = modified_ms
+        self.delete(name)
+
+    def mark(self, name: str) -> None:
+        """Does nothing: there is no next process."""
+
+    def unmark(self, name: str) -> None:
         self.delete(name)
 
     def sync_names(self) -> None:

@@ -36,7 +36,7 @@ _DELETED_NAME: Final = re.compile(r".+\.[0-9a-f]{32}-delete")
 #: The names that a log's files have.
 LOG_FILE: Final = re.compile(
     r"(\d{20}\.(log|index|timeindex|txnindex|snapshot)(\.deleted|\.cleaned|\.swap)?"
-    r"|leader-epoch-checkpoint|partition\.metadata|damaged-offsets|refused-sync)(\.tmp)?"
+    r"|leader-epoch-checkpoint|partition\.metadata|damaged-offsets|unfinished-sync)(\.tmp)?"
 )
 
 

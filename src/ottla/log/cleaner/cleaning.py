@@ -159,7 +159,7 @@ class Cleaning:
         segment.seal()
         segment.modified_ms = group[-1].modified_ms
         for file in segment.files():
-            sync_whole(file, job.storage)
+            sync_whole(job.storage, [file])
             yield 0
         segment.unload()
         files.set_modified_ms(segment.log_name, segment.modified_ms)

@@ -17,7 +17,7 @@ from typing import Final
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.log.names import CLEANED, DELETED, LOG, OFFSET_INDEX, SWAP, TIME_INDEX, TXN_INDEX, base_offset, file_name
 from ottla.log.segment import Segment, delete_segments
-from ottla.log.storage import Buffer, File, Storage
+from ottla.log.storage import Buffer, File, Storage, SyncNote
 from ottla.wire.batch import check_integrity, iter_headers
 
 #: A segment's files, in the order in which they get their names.
@@ -69,6 +69,16 @@ class MovedFiles:
 
     def rename(self, name: str, to: str) -> None:
         self._storage.rename(self._real(name), self._real(to))
+
+    @property
+    def sync_note(self) -> SyncNote:
+        return self._storage.sync_note
+
+    def mark(self, name: str) -> None:
+        self._storage.mark(name)
+
+    def unmark(self, name: str) -> None:
+        self._storage.unmark(name)
 
     def sync_names(self) -> None:
         self._storage.sync_names()
