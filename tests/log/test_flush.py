@@ -207,6 +207,19 @@ def test_a_disk_that_refuses_everything_cannot_keep_a_refused_sync_from_the_next
     assert _after_power_loss(next_storage).end_offset == 2
 
 
+def test_a_start_that_cannot_say_which_files_to_write_again_is_no_start() -> None:
+    storage = MemoryStorage()
+    log = open_log(storage, _EACH)
+    append(log, batch(2))
+    storage.refuses = lambda action, name: action == "sync" and name == LEADER_EPOCH_CHECKPOINT
+    with pytest.raises(StorageError, match="refuses to sync"):
+        log.flush()
+    next_storage = storage.after_kill()
+    next_storage.refuses = lambda action, name: action == "open" and name == LEADER_EPOCH_CHECKPOINT
+    with pytest.raises(StorageError, match="refuses to open"):
+        open_log(next_storage, _EACH)
+
+
 def test_who_is_killed_in_a_sync_leaves_the_note_and_a_sync_that_ends_does_not() -> None:
     storage = MemoryStorage()
     log = open_log(storage, _EACH)

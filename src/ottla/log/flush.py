@@ -34,7 +34,7 @@ def heed_refusals(
     """At a start: if an earlier process may have been refused a sync, have what it left behind written again.
 
     That is all behind the recovery point, and the small files that stand for deleted records. The process was killed
-    in the sync or after it, and the system went on: it may take for clean what the device does not have.
+    in the sync or after it, and the system went on: it may take for clean what the device does not have. StorageError.
     """
     if UNFINISHED_SYNC not in names:
         return
@@ -46,10 +46,9 @@ def heed_refusals(
     for segment, following in zip_longest(segments, segments[1:]):
         if following is None or following.base_offset > recovery_point:
             segment.log_file().suspect()
-    for name in names:
+    for name in storage.names():  # this start has removed some
         if name.endswith(SNAPSHOT) or name == LEADER_EPOCH_CHECKPOINT:
-            with suppress(StorageError):  # this start has removed it
-                storage.open(name).suspect()
+            storage.open(name).suspect()
 
 
 class _Log(Protocol):
