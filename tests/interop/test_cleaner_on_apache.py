@@ -252,7 +252,8 @@ def test_both_cleaners_leave_the_same_records_at_the_same_offsets(tmp_path: Path
             theirs, own = kafka.data_dir / f"{_TOPIC}-{number}", ours / f"{_TOPIC}-{number}"
             begins_at = histories[number].log_start_offset
             assert list(_seen(own, begins_at)) == list(_seen(theirs, begins_at)), (round_number, number)
-            assert _size(own) < written[number] or (round_number, number) in untouched
+        left = sum(_size(ours / f"{_TOPIC}-{number}") for number in range(partitions))
+        assert left < sum(written.values()) * 0.6
     assert len(untouched) < partitions / 10
 
 

@@ -182,6 +182,8 @@ def test_a_process_after_a_kill_writes_again_what_a_refused_sync_may_have_droppe
     next_storage = storage.after_kill()
     again = open_log(next_storage, _EACH)
     assert again.end_offset == 2, "the next process reads it"
+    file = next_storage.files[f"{0:020d}.log"]
+    assert (file.has_dropped, file.lacks_dropped) == (False, False), "it has written it again"
     again.flush()
     assert _after_power_loss(next_storage).end_offset == 2
     again.close()
@@ -254,6 +256,9 @@ def test_so_it_does_with_the_file_that_says_where_a_log_begins() -> None:
     with pytest.raises(StorageError, match="refuses to sync"):
         log.flush()
     next_storage = storage.after_kill()
-    open_log(next_storage, _EACH).flush()
+    next_storage.refuses = lambda action, name: action == "append"
+    again = open_log(next_storage, _EACH)
+    next_storage.refuses = None
+    again.flush()
     file = next_storage.files[LEADER_EPOCH_CHECKPOINT]
     assert file.synced_bytes == file.size_bytes

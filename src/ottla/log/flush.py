@@ -45,10 +45,16 @@ def heed_refusals(
     storage.sync_note.stays = True
     for segment, following in zip_longest(segments, segments[1:]):
         if following is None or following.base_offset > recovery_point:
-            segment.log_file().suspect()
+            _have_written_again(segment.log_file())
     for name in storage.names():  # this start has removed some
         if name.endswith(SNAPSHOT) or name == LEADER_EPOCH_CHECKPOINT:
-            storage.open(name).suspect()
+            _have_written_again(storage.open(name))
+
+
+def _have_written_again(file: File) -> None:
+    file.suspect()
+    with suppress(StorageError):  # else before its next sync; but then somebody may be waiting for that
+        file.write_again()
 
 
 class _Log(Protocol):
