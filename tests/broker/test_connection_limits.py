@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
+from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
+import uvloop
 
 from ottla.base.clock import ManualClock
 from ottla.base.errors import ConfigError
@@ -13,6 +17,7 @@ from ottla.broker.config import BrokerConfig
 from ottla.broker.connections import limits_of
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey
+from ottla.wire.frames import encode_request
 from ottla.wire.messages import alter_client_quotas as alter
 from ottla.wire.messages.list_groups import ListGroupsRequest
 from tests.broker.wire_client import WireClient
@@ -79,6 +84,41 @@ async def test_who_comes_too_fast_is_served_later_and_others_meanwhile() -> None
                 assert await _is_served(first)
             assert not answer.done()
             assert await answer
+
+
+async def _early(refused: bool) -> bytes:
+    """What a client gets that comes too fast, and whose first request is there before the broker sees it come."""
+    config = {} if refused else {"max.connection.creation.rate": 1}
+    async with AsyncBroker({**config, "quota.window.num": 2}, clock=ManualClock()) as broker:
+        host, _, port = broker.bootstrap_servers.rpartition(":")
+        async with WireClient(broker) as first:
+            if refused:
+                limit = alter.OpData("connection_creation_rate", 1.0)
+                limited = alter.EntryData((alter.EntityData("ip", "127.0.0.1"),), (limit,))
+                await first.ask(ApiKey.ALTER_CLIENT_QUOTAS, alter.AlterClientQuotasRequest((limited,)))
+                async with WireClient(broker):
+                    pass
+            with socket.create_connection((host, int(port))) as early:
+                early.sendall(encode_request(ApiKey.LIST_GROUPS, 0, 1, "early", ListGroupsRequest()))
+                early.setblocking(False)
+                for _ in range(20):
+                    assert await _is_served(first)
+                if not refused:
+                    with pytest.raises(BlockingIOError):
+                        early.recv(100)
+                with suppress(ConnectionResetError):  # closed, with what it has sent unread
+                    return await asyncio.get_running_loop().sock_recv(early, 100)
+                return b""
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize("refused", [True, False])
+def test_what_a_client_that_comes_too_fast_has_sent_already_is_not_served_before_its_time(
+    loop: Callable[[], asyncio.AbstractEventLoop], refused: bool
+) -> None:
+    """uvloop begins to read behind `connection_made`, whatever that has asked for."""
+    with asyncio.Runner(loop_factory=loop) as runner:
+        assert bool(runner.run(_early(refused))) is not refused
 
 
 async def test_an_address_that_comes_too_fast_is_closed() -> None:

@@ -129,7 +129,7 @@ class Connection(asyncio.BufferedProtocol):
         self.active_ms = self._since_ms = listener.clock.monotonic_ms()
         #: Whether it may stay, where that was asked before the handshake.
         self._admission: Admission | None = None
-        #: It is not its turn yet, or it is refused and will be closed: its socket is not read.
+        #: It is not its turn yet, or it is refused and will be closed: it is not served.
         self._is_held = False
         #: Whether the client may stay for longer than it takes to say who it is.
         self._is_admitted = self.session.is_known = not listener.is_guarded
@@ -162,7 +162,7 @@ class Connection(asyncio.BufferedProtocol):
         loop.call_later(admission.delay_ms / 1000, self._waited, bool(admission.refused))
 
     def _hold(self) -> None:
-        """Stop reading once more: asyncio of Python 3.11.2 begins to read behind `connection_made`, paused or not."""
+        """Stop reading once more: uvloop, and asyncio of Python 3.11.2, begin behind `connection_made`, paused or not."""
         if self._is_held and self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
             self._transport.pause_reading()
@@ -172,7 +172,7 @@ class Connection(asyncio.BufferedProtocol):
         if is_refused:
             self.close()
         else:
-            self._regulate()
+            self._work()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -200,7 +200,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.active_ms = self._listener.clock.monotonic_ms()
-        if self._cut(nbytes):
+        if self._cut(nbytes) and not self._is_held:
             self._work()
 
     def _cut(self, nbytes: int) -> bool:
