@@ -385,6 +385,26 @@ async def test_the_audit_log_has_what_was_allowed_if_asked_for(caplog: pytest.Lo
     assert told == [("ALLOWED", "DESCRIBE", "kafka-cluster", "an ACL allows it")]
 
 
+async def test_what_a_right_to_the_cluster_allows_is_told_with_the_name_of_each_topic(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with AsyncBroker({**GUARDED, "audit.log.allowed": "true"}) as broker, WireClient(broker) as client:
+        rights = (_O.CREATE, _O.DELETE, _O.IDEMPOTENT_WRITE)
+        await allow_only(broker, [allowed(each, _R.CLUSTER) for each in rights])
+        with caplog.at_level(logging.INFO, "ottla.audit"):
+            topics = tuple(CreatableTopic(name, 1, 1) for name in ("a", "b"))
+            await client.ask(ApiKey.CREATE_TOPICS, CreateTopicsRequest(topics))
+            await client.ask(ApiKey.DELETE_TOPICS, DeleteTopicsRequest((DeleteTopicState("a"),)))
+            await client.ask(ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest(None, 1))
+    lines = [json.loads(each.getMessage()) for each in caplog.records if each.name == "ottla.audit"]
+    assert [(each["result"], each["operation"], each["resource_name"]) for each in lines] == [
+        ("ALLOWED", "CREATE", "a"),
+        ("ALLOWED", "CREATE", "b"),
+        ("ALLOWED", "DELETE", "a"),
+        ("ALLOWED", "IDEMPOTENT_WRITE", "kafka-cluster"),
+    ]
+
+
 def test_a_need_reads_like_a_sentence() -> None:
     need = Need(_O.CREATE, _R.TOPIC, or_on_cluster=_O.CREATE, left_out=True, when="to make one")
     assert str(need) == "CREATE topic or CREATE cluster (to make one, else left out)"

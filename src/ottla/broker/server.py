@@ -162,7 +162,7 @@ class Connection(asyncio.BufferedProtocol):
         loop.call_later(admission.delay_ms / 1000, self._waited, bool(admission.refused))
 
     def _hold(self) -> None:
-        """Stop reading once more: uvloop, and asyncio of Python 3.11.2, begin behind `connection_made`, paused or not."""
+        """Stop reading once more: uvloop and asyncio of 3.11.2 begin behind `connection_made`, paused or not."""
         if self._is_held and self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
             self._transport.pause_reading()

@@ -78,10 +78,10 @@ async def _create_all(node: _Node, request: CreateTopicsRequest, context: Reques
 
 def _refused(node: _Node, request: CreateTopicsRequest, context: RequestContext) -> frozenset[str]:
     """The names that may not be made topics of. What can be no topic anyway is told so instead."""
-    if node.access.allows_cluster(context, AclOperation.CREATE, told=False):
-        return frozenset()
     counts = Counter(topic.name for topic in request.topics)
-    names = (name for name, count in counts.items() if count == 1 and name != METADATA_TOPIC)
+    names = [name for name, count in counts.items() if count == 1 and name != METADATA_TOPIC]
+    if node.access.covers(context, AclOperation.CREATE, ResourceType.TOPIC, names):
+        return frozenset()
     return node.access.refused(context, AclOperation.CREATE, ResourceType.TOPIC, names)
 
 

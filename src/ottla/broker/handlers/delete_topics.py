@@ -83,9 +83,9 @@ def _refused(
     node: _Node, wanted: Sequence[DeleteTopicState], context: RequestContext
 ) -> tuple[frozenset[str], frozenset[str]]:
     """The names of topics that may not be deleted, and those of topics that may not be described."""
-    if node.access.allows_cluster(context, AclOperation.DELETE, told=False):
-        return frozenset(), frozenset()
     names = [name for name in (_name(node, each) for each in wanted) if name is not None]
+    if node.access.covers(context, AclOperation.DELETE, ResourceType.TOPIC, names):
+        return frozenset(), frozenset()
     refused = node.access.refused(context, AclOperation.DELETE, ResourceType.TOPIC, names)
     return refused, node.access.refused(context, AclOperation.DESCRIBE, ResourceType.TOPIC, names, told=False)
 

@@ -35,7 +35,7 @@ def _refused(node: _Node, request: InitProducerIdRequest, context: RequestContex
     """Without a transactional id it is enough to may write to some topic (KIP-679)."""
     transactional_id = request.transactional_id
     if transactional_id is None:
-        if node.access.allows_cluster(context, AclOperation.IDEMPOTENT_WRITE, told=False):
+        if node.access.covers(context, AclOperation.IDEMPOTENT_WRITE):
             return None
         somewhere = node.access.allows_somewhere(context, AclOperation.WRITE, ResourceType.TOPIC)
         return None if somewhere else ErrorCode.CLUSTER_AUTHORIZATION_FAILED

@@ -43,7 +43,7 @@ def handle(
     """What the cluster looks like; once the topics are made that this request is the first to name."""
     refused = _refused(node, request, context)
     missing = _missing(node, request, refused)
-    if missing and not node.access.allows_cluster(context, AclOperation.CREATE, told=False):
+    if missing and not node.access.covers(context, AclOperation.CREATE, ResourceType.TOPIC, missing):
         uncreatable = node.access.refused(context, AclOperation.CREATE, ResourceType.TOPIC, missing)
         missing = [name for name in missing if name not in uncreatable]
         refused |= uncreatable

@@ -36,7 +36,7 @@ class _Node(HasAccess, HasMarkers, HasPartitions, HasTransactions, Protocol):
 
 def handle(node: _Node, request: WriteTxnMarkersRequest, context: RequestContext) -> Any:
     """End each producer's transaction in the partitions named."""
-    may_alter = node.access.allows_cluster(context, AclOperation.ALTER, told=False)
+    may_alter = node.access.covers(context, AclOperation.ALTER)
     as_broker = node.access.allows_cluster(context, AclOperation.CLUSTER_ACTION, told=not may_alter)
     if not may_alter and not as_broker:
         return _answer(_all_failed(request.markers, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))

@@ -71,22 +71,37 @@ class Access:
         """
         if self._authorizer is None:
             return True
-        session = asking.session
-        host = java_host(session.client_host.removeprefix("/"))
-        verdict = self._authorizer.decide(session.principal, host, operation, kind, name)
+        verdict = self._authorizer.decide(*_who(asking), operation, kind, name)
         return self._told(asking, operation, kind, name, verdict, told=told)
 
     def allows_cluster(self, asking: Asking, operation: AclOperation, *, told: bool = True) -> bool:
         """Whether who asks may do this with the cluster."""
         return self._authorizer is None or self.allows(asking, operation, ResourceType.CLUSTER, CLUSTER_NAME, told=told)
 
+    def covers(
+        self,
+        asking: Asking,
+        operation: AclOperation,
+        kind: ResourceType = ResourceType.CLUSTER,
+        names: Iterable[str] = (CLUSTER_NAME,),
+    ) -> bool:
+        """Whether who asks may do this with the whole cluster, and so with each of these resources.
+
+        If not, another right may do, and no refusal is written to the audit log. What is allowed is, with each name.
+        """
+        if self._authorizer is None:
+            return True
+        verdict = self._authorizer.decide(*_who(asking), operation, ResourceType.CLUSTER, CLUSTER_NAME)
+        if verdict.is_allowed:
+            for name in names:
+                self._told(asking, operation, kind, name, verdict, told=True)
+        return verdict.is_allowed
+
     def allows_somewhere(self, asking: Asking, operation: AclOperation, kind: ResourceType) -> bool:
         """Whether who asks may do this with any resource of this type (KIP-679)."""
         if self._authorizer is None:
             return True
-        session = asking.session
-        host = java_host(session.client_host.removeprefix("/"))
-        verdict = self._authorizer.decide_somewhere(session.principal, host, operation, kind)
+        verdict = self._authorizer.decide_somewhere(*_who(asking), operation, kind)
         return self._told(asking, operation, kind, "*", verdict, told=True)
 
     def refused(
@@ -115,6 +130,11 @@ class Access:
         if told:
             self._audit.tell(asking.session, asking.client_id, asking.api_key, operation, kind, name, verdict)
         return verdict.is_allowed
+
+
+def _who(asking: Asking) -> tuple[str, str]:
+    """Principal and host, as ACLs name them."""
+    return asking.session.principal, java_host(asking.session.client_host.removeprefix("/"))
 
 
 class HasAccess(Protocol):
