@@ -182,6 +182,8 @@ class ConfigKey:
             problem = _NO_UTF_8
         if problem is None and self.validator is not None and parsed is not None:
             problem = self.validator(parsed)
+            if problem is not None and self.standing is Standing.WITHOUT_EFFECT:
+                problem = f"{problem} ({self.doc})"
         if problem is None and self.standing is Standing.DEFAULT_ONLY and parsed != self.default:
             problem = f"only the default is accepted: {self.doc}"
         if problem is not None:

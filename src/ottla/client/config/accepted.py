@@ -7,7 +7,12 @@ from typing import Final
 
 from ottla.base.config_table import read_table
 
-_COMMON: Final = """\
+_OAUTH: Final = "org.apache.kafka.common.security.oauthbearer"
+_LOGINS: Final = "|".join(f"{_OAUTH}.{each}OAuthBearerLoginCallbackHandler" for each in ("", "secured."))
+_RETRIEVERS: Final = "|".join(f"{_OAUTH}.{each}JwtRetriever" for each in ("Default", "ClientCredentials", "File"))
+_VALIDATORS: Final = "|".join(f"{_OAUTH}.{each}JwtValidator" for each in ("Default", "Client"))
+
+_COMMON: Final = f"""\
 [the clients keep no metrics yet]
 enable.metrics.push boolean true
 metric.reporters list org.apache.kafka.common.metrics.JmxReporter
@@ -42,10 +47,11 @@ interceptor.classes list ""
 config.providers list ""
 [!Java classes cannot be called; oauth_cb takes a function that gives a token]
 sasl.client.callback.handler.class string -
-sasl.login.callback.handler.class string -
 sasl.login.class string -
-sasl.oauthbearer.jwt.retriever.class string org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever
-sasl.oauthbearer.jwt.validator.class string org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator
+[Kafka's own do what happens here anyway; other Java classes cannot be called: oauth_cb takes a function]
+sasl.login.callback.handler.class string - {_LOGINS}
+sasl.oauthbearer.jwt.retriever.class string {_OAUTH}.DefaultJwtRetriever {_RETRIEVERS}
+sasl.oauthbearer.jwt.validator.class string {_OAUTH}.DefaultJwtValidator {_VALIDATORS}
 [!Java classes cannot be called; ssl.* with PEM files says what TLS needs]
 ssl.engine.factory.class string -
 [!ssl.enabled.protocols chooses the versions, and Python's ssl the ciphers of each]

@@ -69,6 +69,11 @@ class ByHand:
         connect = self.take(intents.Connect)
         self.feed(self.core.connected, connect.node_id, connect.channel)
 
+    def cannot_connect(self, error: ClientError) -> None:
+        """There is no connection where one was asked for."""
+        connect = self.take(intents.Connect)
+        self.feed(self.core.unreachable, connect.node_id, connect.channel, error)
+
     def identify(self, producer_id: int, epoch: int) -> None:
         """Answer the request for an identity."""
         self.answer(ApiKey.INIT_PRODUCER_ID, InitProducerIdResponse(0, 0, producer_id, epoch))

@@ -5,6 +5,7 @@ import pytest
 from ottla.client.core import intents
 from ottla.client.core.intents import NotSentError
 from ottla.client.core.producer.identity import MAX_EPOCH
+from ottla.client.errors import RequestTimeoutError, SaslAuthenticationError
 from ottla.wire.apis import ApiKey
 from tests.client.core.producer.by_hand import ByHand
 
@@ -43,6 +44,18 @@ def test_a_connection_that_was_gone_before_it_was_used_is_opened_again() -> None
     assert producer.waiting(ApiKey.PRODUCE) == 0, "it would be asked for ever, and the loop would do nothing else"
     producer.connect()
     producer.acknowledge()
+
+
+def test_records_that_time_out_say_why_their_broker_was_not_reached() -> None:
+    producer = ByHand("a", delivery_timeout_ms=5_000, request_timeout_ms=1_000)
+    delivery = producer.send("a")
+    producer.identify(7, 0)
+    refusal = SaslAuthenticationError("localhost:9092 refuses User:dave: he was removed")
+    producer.cannot_connect(refusal)
+    producer.pass_time(5.1)
+    with pytest.raises(RequestTimeoutError, match=r"delivery\.timeout\.ms .*: localhost:9092 refuses") as failed:
+        delivery.result()
+    assert failed.value.__cause__ is refusal
 
 
 def test_without_a_pause_between_repetitions_a_missing_leader_is_waited_for_calmly() -> None:

@@ -163,7 +163,13 @@ class ProducerCore(Core):
         self._move(now_s)
 
     def unreachable(self, node_id: int, channel: Channel, error: ClientError, now_s: float) -> None:
-        """Try again after a pause. And ask for metadata: the partitions may have another leader by now."""
+        """Try again after a pause. And ask for metadata: the partitions may have another leader by now.
+
+        A batch that fails in the end says what has kept it here.
+        """
+        for batch in self.accumulator.queued():
+            if self._sending.snapshot.leader(batch.tp) == node_id:
+                batch.last_error = error
         connection = self._sending.connection(node_id)
         connection.is_open = connection.connecting = False
         connection.retry_at_s = now_s + self.config.retry_backoff_ms / 1000
