@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import socket
 from collections.abc import Callable
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from ottla.base.secret import Secret
 from ottla.client.config.admin import admin_config
 from ottla.client.config.security import Sasl
-from ottla.client.errors import DisconnectedError, SaslAuthenticationError
+from ottla.client.errors import DisconnectedError, RequestTimeoutError, SaslAuthenticationError
 from ottla.client.net.authentication import Opener, authenticate
 from ottla.client.net.cluster import Cluster
 from ottla.wire.apis import ApiKey
@@ -174,3 +175,27 @@ async def test_x1_a_refused_client_does_not_try_again_by_itself() -> None:
                 await cluster.refreshed(20_000)
             assert seen.count(ApiKey.SASL_AUTHENTICATE) <= attempt + 1
         await cluster.close()
+
+
+async def test_x1_a_token_endpoint_that_does_not_answer_is_named_and_not_the_broker() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as endpoint:  # nobody accepts there
+        url = f"http://127.0.0.1:{endpoint.getsockname()[1]}/token"
+        keys = {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.token.endpoint.url": url,
+            "sasl.oauthbearer.client.id": "me",
+            "sasl.oauthbearer.client.secret": "hunter2",
+            "sasl.login.retry.backoff.ms": 1,
+            "sasl.login.retry.backoff.max.ms": 1,
+        }
+        async with broker(_sasl(SaslHandshakeResponse(), SaslAuthenticateResponse())) as port:
+            cluster = Cluster(admin_config({"bootstrap.servers": f"127.0.0.1:{port}", **keys}), random.Random(0))
+            await cluster.start()
+            told = ""
+            while f"no token has come yet from {url}" not in told:  # a thread asks, and tells nobody when it begins
+                with pytest.raises(RequestTimeoutError) as late:
+                    await cluster.refreshed(1)
+                told = str(late.value)
+            endpoint.close()
+            await cluster.close()

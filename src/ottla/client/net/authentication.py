@@ -49,6 +49,16 @@ class Opener:
         tls = config.security.tls
         self._context = None if tls is None else tls_context(tls)
 
+    @property
+    def waits_for_token(self) -> str:
+        """That a token endpoint has not answered yet, without which no connection is made; else empty."""
+        sasl = self._config.security.sasl
+        if sasl is None or sasl.endpoint is None:
+            return ""
+        from ottla.client.net.token_endpoint import TOKENS, where  # here: few clients need HTTP
+
+        return f"no token has come yet from {where(sasl.endpoint)}" if TOKENS.is_asking(sasl.endpoint) else ""
+
     async def open(self, host: str, port: int) -> Connection:
         """A connection that can be used. Raises DisconnectedError, RequestTimeoutError, AuthenticationError."""
         config, sasl = self._config, self._config.security.sasl

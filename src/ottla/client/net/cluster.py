@@ -321,10 +321,10 @@ class Cluster:
         except TimeoutError as error:
             if isinstance(error, ClientError):
                 raise
-            why = f": {self._last_error}" if self._last_error else ""
+            why = self._last_error or self._opener.waits_for_token
             raise RequestTimeoutError(
                 f"no broker sent metadata within {timeout_ms:.0f} ms; bootstrap.servers is "
-                f"{', '.join(self.config.bootstrap_servers)}{why}"
+                f"{', '.join(self.config.bootstrap_servers)}{f': {why}' if why else ''}"
             ) from self._last_error
 
     async def ensure_metadata(self, timeout_ms: float) -> ClusterSnapshot:

@@ -42,6 +42,11 @@ class Tokens:
         self._lock = threading.Lock()
         self._locks: dict[TokenEndpoint, threading.Lock] = {}
         self._kept: dict[TokenEndpoint, tuple[Secret, float]] = {}
+        self._asked: set[TokenEndpoint] = set()
+
+    def is_asking(self, endpoint: TokenEndpoint) -> bool:
+        """Whether its answer is waited for now."""
+        return endpoint in self._asked
 
     def token(self, endpoint: TokenEndpoint) -> Secret:
         """One that is fresh enough; blocks while it is fetched. Raises TokenError."""
@@ -54,7 +59,11 @@ class Tokens:
             if kept is not None and self._now_s() < kept[1]:
                 return kept[0]
             asked_s = self._now_s()
-            answer = self._fetch(endpoint)
+            self._asked.add(endpoint)
+            try:
+                answer = self._fetch(endpoint)
+            finally:
+                self._asked.discard(endpoint)
             token = _token_in(endpoint, answer)
             life_s = _life_s(token, answer)
             if life_s > 0:
@@ -69,12 +78,12 @@ class Tokens:
             try:
                 status, body = _post(endpoint)
             except (OSError, http.client.HTTPException) as fault:
-                problem = f"{_where(endpoint)} cannot be asked for a token: {fault}"
+                problem = f"{where(endpoint)} cannot be asked for a token: {fault}"
                 is_final = isinstance(fault, ssl.SSLCertVerificationError)
             else:
                 if status == http.HTTPStatus.OK:
                     return _json(endpoint, body)
-                problem = f"{_where(endpoint)} gives no token: status {status}, {_reason(body)}"
+                problem = f"{where(endpoint)} gives no token: status {status}, {_reason(body)}"
                 is_final = status in _FINAL or 300 <= status < 400
             if is_final or self._now_s() + pause_s > end_s:
                 raise TokenError(problem)
@@ -86,7 +95,7 @@ class Tokens:
 TOKENS: Final = Tokens()
 
 
-def _where(endpoint: TokenEndpoint) -> str:
+def where(endpoint: TokenEndpoint) -> str:
     """The endpoint without what may be secret in its URL."""
     url = urlsplit(endpoint.url)
     return f"{url.scheme}://{url.hostname}{f':{url.port}' if url.port else ''}{url.path}"
@@ -116,7 +125,7 @@ def _post(endpoint: TokenEndpoint) -> tuple[int, bytes]:
     finally:
         connection.close()
     if len(body) > _MOST_BYTES:
-        raise TokenError(f"{_where(endpoint)} answers with more than {_MOST_BYTES} bytes: that is no token")
+        raise TokenError(f"{where(endpoint)} answers with more than {_MOST_BYTES} bytes: that is no token")
     return answer.status, body
 
 
@@ -125,9 +134,9 @@ def _tls_context(endpoint: TokenEndpoint) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=endpoint.ca_file, cadata=unfolded(endpoint.ca_pem))
     except (OSError, ValueError) as fault:
-        where = endpoint.ca_file or "ssl.ca.pem"
-        problem = f"the authorities to trust cannot be read ({where}): {why(fault)}"
-        raise TokenError(f"{_where(endpoint)} cannot be asked for a token: {problem}") from None
+        source = endpoint.ca_file or "ssl.ca.pem"
+        problem = f"the authorities to trust cannot be read ({source}): {why(fault)}"
+        raise TokenError(f"{where(endpoint)} cannot be asked for a token: {problem}") from None
 
 
 def _basic(endpoint: TokenEndpoint) -> str:
@@ -140,7 +149,7 @@ def _json(endpoint: TokenEndpoint, body: bytes) -> Any:
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
-        raise TokenError(f"{_where(endpoint)} answers with something that is not JSON") from None
+        raise TokenError(f"{where(endpoint)} answers with something that is not JSON") from None
 
 
 def _reason(body: bytes) -> str:
@@ -158,7 +167,7 @@ def _token_in(endpoint: TokenEndpoint, answer: Any) -> Secret:
         token = answer.get(name) if isinstance(answer, dict) else None
         if isinstance(token, str) and token.strip():
             return Secret(token.strip())
-    raise TokenError(f"{_where(endpoint)} answers without access_token")
+    raise TokenError(f"{where(endpoint)} answers without access_token")
 
 
 def _life_s(token: Secret, answer: Any) -> float:
