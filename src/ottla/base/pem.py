@@ -17,12 +17,20 @@ CONVERT_KEY: Final = (
     "keytool -importkeystore -srckeystore STORE -destkeystore store.p12 -deststoretype PKCS12, "
     "openssl pkcs12 -in store.p12 -out both.pem"
 )
+#: How a JKS store begins, and what is encoded by ASN.1.
+_JKS, _DER = b"\xfe\xed\xfe\xed", b"\x30"
 VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 
 def load_authorities(context: ssl.SSLContext, file: str | None, text: str | None) -> None:
     """Trust these authorities. Raises OSError or ValueError; `why` says it in words."""
-    context.load_verify_locations(cafile=file, cadata=unfolded(text))
+    try:
+        context.load_verify_locations(cafile=file, cadata=unfolded(text))
+    except ssl.SSLError:
+        problem = _lacks(_content(file) if text is None else text.encode(), "CERTIFICATE", CONVERT_TRUST)
+        if problem is None:
+            raise
+        raise ValueError(problem) from None
 
 
 def load_certificate(
@@ -46,7 +54,29 @@ def load_certificate(
             # Without a password OpenSSL would ask for one at the terminal.
             context.load_cert_chain(file or "", key_file, password.reveal() if password is not None else "")
         except (OSError, ValueError) as error:
-            raise ValueError(why(error, key_file or file)) from None
+            problem = _lacks(_content(file), "CERTIFICATE", CONVERT_KEY)
+            problem = problem or _lacks(_content(key_file or file), "PRIVATE KEY", CONVERT_KEY)
+            raise ValueError(problem or why(error, key_file or file)) from None
+
+
+def _content(file: str | None) -> bytes | None:
+    try:
+        return None if file is None else Path(file).read_bytes()
+    except OSError:
+        return None
+
+
+def _lacks(content: bytes | None, kind: str, convert: str) -> str | None:
+    """What to tell somebody whose file has no PEM of this kind in it; None if it has, or cannot be read."""
+    if content is None or f"{kind}-----".encode() in content:
+        return None
+    if content.startswith(_JKS):
+        return f"this is a JKS store, and PEM is needed: {convert}"
+    if content.startswith(_DER):
+        return f"this is binary, a PKCS12 store or DER, and PEM is needed: {convert}, or openssl x509 -inform der"
+    if kind == "PRIVATE KEY":
+        return "there is no private key: it may be in the certificate's file, or in one of its own (ssl.key.location)"
+    return "there is no certificate in it"
 
 
 def unfolded(pem: str | None) -> str | None:
@@ -76,4 +106,6 @@ def why(error: Exception, key: str | None = None) -> str:
     # For a wrong password OpenSSL's reasons are many.
     if key is not None and Path(key).is_file() and "ENCRYPTED" in Path(key).read_text(errors="replace"):
         return f"the private key is encrypted, and ssl.key.password is missing or wrong ({error})"
+    if "PEM lib" in str(error):
+        return f"OpenSSL cannot read it: is the PEM whole, from -----BEGIN to -----END? ({error})"
     return str(error)

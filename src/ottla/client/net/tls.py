@@ -22,6 +22,16 @@ _NO_TLS = (
     "UNEXPECTED_MESSAGE",
     "SSLV3_ALERT_UNEXPECTED_MESSAGE",
 )
+_OURS: Final = "(ssl.certificate.location, ssl.key.location)"
+_ANY_ALERT: Final = (
+    f"perhaps it asks for a certificate of this client {_OURS}, or does not trust the one it was shown"
+)
+#: What an alert of the broker says of this client, by how its name ends.
+_ALERTS: Final = {
+    "CERTIFICATE_EXPIRED": f"this client's certificate {_OURS} has expired",
+    "CERTIFICATE_REQUIRED": f"it asks for a certificate of this client {_OURS}",
+    "UNKNOWN_CA": f"it does not know the authority that has signed this client's certificate {_OURS}",
+}
 
 
 def tls_context(tls: Tls) -> ssl.SSLContext:
@@ -80,10 +90,8 @@ def handshake_failed(name: str, error: Exception) -> ClientError:
             "or bootstrap.servers needs another port"
         )
     if "ALERT" in reason:
-        return SslAuthenticationError(
-            f"{name} has refused the TLS handshake ({reason}): perhaps it asks for a certificate of this client "
-            "(ssl.certificate.location, ssl.key.location), or does not trust the one that it was shown"
-        )
+        words = next((words for alert, words in _ALERTS.items() if reason.endswith(alert)), _ANY_ALERT)
+        return SslAuthenticationError(f"{name} has refused the TLS handshake ({reason}): {words}")
     return SslAuthenticationError(f"the TLS handshake with {name} has failed: {reason}")
 
 
