@@ -251,7 +251,9 @@ def test_settings_of_tls_and_sasl_have_no_effect_without_such_a_listener() -> No
     given = {"ssl.client.auth": "required", "sasl.enabled.mechanisms": "PLAIN"}
     assert BrokerConfig(given).without_effect() == ("sasl.enabled.mechanisms", "ssl.client.auth")
     assert BrokerConfig({**given, "listeners": "SSL://:1"}).without_effect() == ("sasl.enabled.mechanisms",)
-    assert BrokerConfig({**given, "listeners": "SASL_SSL://:1"}).without_effect() == ()
+    assert BrokerConfig({**given, "listeners": "SASL_SSL://:1"}).without_effect() == ("ssl.client.auth",)
+    both = "SASL_SSL://:1,SSL://:2"
+    assert BrokerConfig({**given, "listeners": both}).without_effect() == ()
 
 
 def test_settings_of_the_authorizer_have_no_effect_without_it() -> None:
@@ -260,6 +262,11 @@ def test_settings_of_the_authorizer_have_no_effect_without_it() -> None:
     guarded = BrokerConfig({**given, "authorizer.class.name": STANDARD_AUTHORIZER})
     assert guarded.without_effect() == ()
     assert guarded.super_users == ("User:CN=a,O=b", "User:c")
+
+
+def test_the_audit_file_has_failed_logins_without_an_authorizer_too() -> None:
+    assert BrokerConfig({"audit.log.path": "a"}).without_effect() == ("audit.log.path",)
+    assert BrokerConfig({"audit.log.path": "a", "listeners": "SASL_SSL://:1"}).without_effect() == ()
 
 
 def test_values_are_in_any_case_where_kafka_says_so() -> None:

@@ -10,6 +10,7 @@ import pytest
 from ottla.base.errors import ConfigError
 from ottla.broker.app import CannotListenError
 from ottla.broker.config import BrokerConfig
+from ottla.broker.config_keys import STANDARD_AUTHORIZER
 from ottla.broker.listeners import Endpoint
 from ottla.testing import AsyncBroker, Broker
 from ottla.wire.apis import ApiKey
@@ -103,6 +104,12 @@ async def test_a_listener_that_other_machines_reach_and_that_asks_nobody_is_told
     async with AsyncBroker({"listeners": f"PLAINTEXT://{host}:0", "advertised.listeners": "PLAINTEXT://127.0.0.1:0"}):
         told = [each for each in caplog.messages if "asks nobody who they are" in each]
     assert [each.startswith("listener PLAINTEXT") for each in told] == [True] * is_told
+
+
+async def test_with_an_authorizer_it_is_told_as_whom_one_comes(caplog: pytest.LogCaptureFixture) -> None:
+    listeners = {"listeners": "PLAINTEXT://0.0.0.0:0", "advertised.listeners": "PLAINTEXT://127.0.0.1:0"}
+    async with AsyncBroker({**listeners, "authorizer.class.name": STANDARD_AUTHORIZER}):
+        assert "whoever reaches it does what ACLs allow User:ANONYMOUS" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -148,4 +148,8 @@ def test_our_client_says_what_is_wrong(secured: Secured) -> None:
     refused(secured.at("PLAINSASL", "SCRAM-SHA-256", secret="wrong"), SaslAuthenticationError, "invalid credentials")
     refused(secured.at("TLS")._replace(protocol="PLAINTEXT", authority=None), ClientError, "security.protocol")
     refused(secured.at("MUTUAL"), SslAuthenticationError, "asks for a certificate of this client")
-    refused(secured.at("MUTUAL", certificate="unknown"), SslAuthenticationError, "or does not trust the one")
+    refused(
+        secured.at("MUTUAL", certificate="unknown"),
+        SslAuthenticationError,
+        "does not (know the authority|trust the one)",
+    )

@@ -122,11 +122,13 @@ class BrokerApp:
             node.identity.told[name] = Endpoint(_told((advertised or endpoint).host), told_port)
         for each in config.listeners:
             if not each.endpoint.is_local and not config.asks_who_they_are(each):
+                who = "does what ACLs allow User:ANONYMOUS" if node.access.is_on else "may read and change everything"
                 _log.warning(
                     "listener %s (%s) can be reached from other machines and asks nobody who they are: "
-                    "whoever reaches it may read and change everything (docs/security.md)",
+                    "whoever reaches it %s (docs/security.md)",
                     each.name,
                     each.endpoint,
+                    who,
                 )
 
     def _make_listener(self, dispatch: Dispatcher, configured: Configured) -> Listener:

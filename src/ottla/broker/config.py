@@ -147,11 +147,16 @@ class BrokerConfig:
 
     def without_effect(self) -> tuple[str, ...]:
         """The keys that somebody set to another value than the default although they have no effect."""
-        idle: tuple[str, ...] = () if self.text("authorizer.class.name") else OF_THE_AUTHORIZER
-        if not any(each.protocol.has_tls for each in self.listeners):
-            idle = (*idle, *(key.name for key in TLS))
-        if not any(each.protocol.has_sasl for each in self.listeners):
-            idle = (*idle, *(key.name for key in SASL))
+        idle: set[str] = set() if self.text("authorizer.class.name") else set(OF_THE_AUTHORIZER)
+        protocols = [each.protocol for each in self.listeners]
+        if any(each.has_sasl for each in protocols):
+            idle -= {"audit.log.path"}  # it has those who could not authenticate
+        else:
+            idle |= {key.name for key in SASL}
+        if not any(each.has_tls for each in protocols):
+            idle |= {key.name for key in TLS}
+        if all(each.has_sasl or not each.has_tls for each in protocols):
+            idle |= {"ssl.client.auth"}  # see `client_auth`
         return tuple(
             sorted(
                 name

@@ -180,7 +180,8 @@ def _access(config: BrokerConfig, image: MetadataImage, clock: Clock) -> Access:
     if config.text("authorizer.class.name"):
         everybody = config.flag("allow.everyone.if.no.acl.found")
         authorizer = Authorizer(image.acls, config.super_users, allow_everyone_if_no_acl=everybody)
-    return Access(authorizer, Audit(clock, with_allowed=config.flag("audit.log.allowed")))
+    audit = Audit(clock, with_allowed=config.flag("audit.log.allowed"))
+    return Access(authorizer, audit, tells_logins=authorizer is not None or config.text("audit.log.path") is not None)
 
 
 def _heard(config: BrokerConfig, events: GroupEvents) -> Callable[[Sequence[GroupFacts]], None]:

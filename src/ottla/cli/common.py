@@ -22,14 +22,16 @@ DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 #: How long a command waits for an answer. Kafka's clients wait sixty seconds; a person at a terminal should not.
 PATIENCE_MS = 10_000
 
-#: Whether nobody has named a broker, so that the one of `ottla --config FILE` counts. Set anew by each command line.
-_bootstrap_is_default = False
+#: Who has named the broker. That of `ottla --config FILE` comes before what the environment says, and before the
+#: default. Set anew by each command line.
+_bootstrap_source = "COMMANDLINE"
+_NOBODY: Final = ("DEFAULT", "DEFAULT_MAP")
 
 
 def _note_source(context: typer.Context, value: str) -> str:
-    global _bootstrap_is_default
+    global _bootstrap_source
     source = context.get_parameter_source("bootstrap")
-    _bootstrap_is_default = source is not None and source.name in ("DEFAULT", "DEFAULT_MAP")
+    _bootstrap_source = "COMMANDLINE" if source is None else source.name
     return value
 
 
@@ -82,9 +84,9 @@ def use_config_file(path: Path | None) -> None:
     Raises ConfigError for a key that no client has. A key of another kind of client counts for that kind alone, and
     Java's classes (serializers) count for none: so a Java client's file can be used as it is.
     """
-    global _bootstrap_is_default, _file_path
+    global _bootstrap_source, _file_path
     _file.clear()
-    _bootstrap_is_default = False
+    _bootstrap_source = "COMMANDLINE"
     _file_path = path
     if path is None:
         return
@@ -102,7 +104,7 @@ def use_config_file(path: Path | None) -> None:
 
 def bootstrap_is_named() -> bool:
     """Whether the command line, the environment or the file of `--config` says which broker."""
-    return not _bootstrap_is_default or "bootstrap.servers" in _file
+    return _bootstrap_source not in _NOBODY or "bootstrap.servers" in _file
 
 
 def bootstrap_of_the_file() -> str | None:
@@ -124,7 +126,7 @@ def file_for_every_client() -> tuple[Path, dict[str, str]] | None:
 def _from_file(known: ConfigSet) -> dict[str, object]:
     """The file's settings for this kind of client. The file's brokers count unless the command line names some."""
     settings = only(_file, known)
-    if not _bootstrap_is_default:
+    if _bootstrap_source not in (*_NOBODY, "ENVIRONMENT"):
         settings.pop("bootstrap.servers", None)
     return settings
 

@@ -244,9 +244,9 @@ async def test_users_who_do_not_exist_look_like_any_of_those_who_do(broker: Asyn
         assert {(await _first_of_scram(broker, name))[2] for name in names} == {8192}
 
 
-async def test_the_audit_log_has_who_could_not_log_in(caplog: pytest.LogCaptureFixture) -> None:
-    config = {**CONFIG, "authorizer.class.name": STANDARD_AUTHORIZER}
-    async with AsyncBroker(config) as broker:
+@pytest.mark.parametrize("more", [{"authorizer.class.name": STANDARD_AUTHORIZER}, {"audit.log.path": "a"}], ids=str)
+async def test_the_audit_log_has_who_could_not_log_in(more: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
+    async with AsyncBroker({**CONFIG, **more}) as broker:
         with caplog.at_level("INFO", "ottla.audit"), pytest.raises(SaslAuthenticationError):
             async with AsyncAdmin(_client(broker, "PLAIN", "alice", "not-hunter2")) as admin:
                 await admin.describe_cluster()

@@ -177,6 +177,18 @@ async def test_x1_a_refused_client_does_not_try_again_by_itself() -> None:
         await cluster.close()
 
 
+async def test_x1_no_frame_of_a_refusal_s_traceback_keeps_the_password() -> None:
+    refusal = SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, "no")
+    async with broker(_sasl(SaslHandshakeResponse(), refusal)) as port:
+        connection = await open_to(port)
+        with pytest.raises(SaslAuthenticationError) as refused:
+            await authenticate(connection, _PLAIN, 20_000)
+        kept = [entry.frame.f_locals for entry in refused.traceback]
+        assert "hunter2" not in repr(kept)
+        assert len(kept) > 1
+        connection.close()
+
+
 async def test_x1_a_token_endpoint_that_does_not_answer_is_named_and_not_the_broker() -> None:
     with socket.create_server(("127.0.0.1", 0)) as endpoint:  # nobody accepts there
         url = f"http://127.0.0.1:{endpoint.getsockname()[1]}/token"

@@ -51,14 +51,16 @@ class Asking(Protocol):
 class Access:
     """Answers by the authorizer, and tells the audit log. `is_on` says whether there is one at all."""
 
-    def __init__(self, authorizer: Authorizer | None, audit: Audit) -> None:
+    def __init__(self, authorizer: Authorizer | None, audit: Audit, *, tells_logins: bool) -> None:
+        """`tells_logins`: the audit log has those who could not authenticate, too."""
+        self._tells_logins = tells_logins
         self.is_on: Final = authorizer is not None
         self._authorizer = authorizer
         self._audit = audit
 
     def unauthenticated(self, session: Session, mechanism: str, why: str) -> None:
         """Tell the audit log of somebody who could not say who he is, if there is one."""
-        if self.is_on:
+        if self._tells_logins:
             self._audit.unauthenticated(session, mechanism, why)
 
     def allows(

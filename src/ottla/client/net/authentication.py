@@ -102,10 +102,10 @@ async def authenticate(connection: Connection, sasl: Sasl, timeout_ms: float) ->
         _check_mechanism(name, sasl, shake)
         lifetime_ms = 0
         while said is not None:
-            request = SaslAuthenticateRequest(said)
             answer: SaslAuthenticateResponse = await connection.send_ahead(
-                ApiKey.SASL_AUTHENTICATE, version, request, timeout_ms
+                ApiKey.SASL_AUTHENTICATE, version, SaslAuthenticateRequest(said), timeout_ms
             )
+            said = None  # a traceback keeps its frames' variables, and this one may hold a password
             if answer.error_code != ErrorCode.NONE:
                 raise SaslAuthenticationError(
                     f"{name} refuses {_who(sasl)}: {answer.error_message or 'no reason given'}"

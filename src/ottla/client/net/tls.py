@@ -23,9 +23,7 @@ _NO_TLS = (
     "SSLV3_ALERT_UNEXPECTED_MESSAGE",
 )
 _OURS: Final = "(ssl.certificate.location, ssl.key.location)"
-_ANY_ALERT: Final = (
-    f"perhaps it asks for a certificate of this client {_OURS}, or does not trust the one it was shown"
-)
+_ANY_ALERT: Final = f"perhaps it asks for a certificate of this client {_OURS}, or does not trust the one it was shown"
 #: What an alert of the broker says of this client, by how its name ends.
 _ALERTS: Final = {
     "CERTIFICATE_EXPIRED": f"this client's certificate {_OURS} has expired",
