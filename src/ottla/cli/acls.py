@@ -81,7 +81,7 @@ def add(
     Example: `ottla acls add User:alice READ DESCRIBE --topic orders- --prefixed`
     """
     from ottla import Admin
-    from ottla.broker.access.authorizer import is_principal, java_host
+    from ottla.broker.access.authorizer import is_principal
     from ottla.client.admin.acls import AclBinding, AclPatternType, AclPermissionType
 
     found = _resource(topic=topic, group=group, transactional_id=transactional_id, cluster=cluster)
@@ -95,10 +95,10 @@ def add(
         AclBinding(
             *found,
             principal,
-            _operation(each),
+            _operation(each, found[0]),
             AclPermissionType.DENY if deny else AclPermissionType.ALLOW,
             AclPatternType.PREFIXED if prefixed else AclPatternType.LITERAL,
-            java_host(host),
+            _host(host),
         )
         for each in operations
     ]
@@ -169,11 +169,35 @@ def _resource(**given: Any) -> tuple[AclResourceType, str] | None:
     return None if not named else (AclResourceType[named[0][0].upper()], named[0][1])
 
 
-def _operation(text: str) -> AclOperation:
+def _host(text: str) -> str:
+    from ipaddress import ip_address
+
+    from ottla.broker.access.authorizer import java_host
+
+    if text != "*":
+        try:
+            ip_address(text.partition("%")[0])
+        except ValueError:
+            raise CommandError(
+                f"{text!r} is no address: an ACL has one address, as the broker sees it (10.1.2.3, ::1), or * for all"
+            ) from None
+    return java_host(text)
+
+
+def _operation(text: str, resource: AclResourceType | None = None) -> AclOperation:
+    """`resource`: it must be something that one does there. A rule that nothing asks for allows, or denies, nothing."""
     from ottla.client.admin.acls import AclOperation
+    from ottla.wire.acls import OPERATIONS_ON, ResourceType
 
     known = {each.name: each for each in AclOperation if each > AclOperation.ANY}
     name = text.upper().replace("-", "_")
     if name not in known:
         raise CommandError(f"{text!r} is no operation; there are {', '.join(known)}")
+    if resource is not None:
+        there = [AclOperation.ALL, *(AclOperation(each) for each in OPERATIONS_ON[ResourceType(resource)])]
+        if known[name] not in there:
+            what = resource.name.lower().replace("_", " ")
+            raise CommandError(
+                f"nobody asks for {name} on a {what}; there are {', '.join(each.name for each in there)}"
+            )
     return known[name]

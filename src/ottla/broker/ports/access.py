@@ -7,32 +7,7 @@ from ottla.broker.access.audit import Audit
 from ottla.broker.access.authorizer import Authorizer, Verdict, java_host
 from ottla.broker.session import Session
 from ottla.coordinator.group.context import sees_all
-from ottla.wire.acls import CLUSTER_NAME, AclOperation, ResourceType
-
-_O = AclOperation
-#: The operations that a resource of each type has (Kafka's AclEntry), in the order of their bits.
-OPERATIONS_ON: Final = {
-    ResourceType.TOPIC: (
-        _O.READ,
-        _O.WRITE,
-        _O.CREATE,
-        _O.DELETE,
-        _O.ALTER,
-        _O.DESCRIBE,
-        _O.DESCRIBE_CONFIGS,
-        _O.ALTER_CONFIGS,
-    ),
-    ResourceType.GROUP: (_O.READ, _O.DELETE, _O.DESCRIBE, _O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS),
-    ResourceType.CLUSTER: (
-        _O.CREATE,
-        _O.ALTER,
-        _O.DESCRIBE,
-        _O.CLUSTER_ACTION,
-        _O.DESCRIBE_CONFIGS,
-        _O.ALTER_CONFIGS,
-        _O.IDEMPOTENT_WRITE,
-    ),
-}
+from ottla.wire.acls import CLUSTER_NAME, OPERATIONS_ON, AclOperation, ResourceType
 
 
 class Asking(Protocol):
