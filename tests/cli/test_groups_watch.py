@@ -114,13 +114,18 @@ def test_g23_where_no_events_are_written_it_asks_the_coordinator(ottla: Ottla) -
             0,
             "T  g: there is no such group yet\nT  h: there is no such group yet\n",
         )
-        assert err == "ottla: this broker writes no events of groups; asking the coordinator every 0.5 s instead\n"
+        assert (
+            err == "ottla: this broker writes no events of groups, or this user may not read them"
+            "; asking the coordinator every 0.5 s instead\n"
+        )
         assert watch("--for", "0")[2] == (
-            "ottla: this broker writes no events of groups, so name those to ask about; "
+            "ottla: this broker writes no events of groups, or this user may not read them"
+            "; so name those to ask about; "
             "`ottla groups list` shows them\n"
         )
         assert watch("g", "--from-beginning")[2].startswith(
-            "ottla: this broker writes no events of groups: leave --since and --from-beginning away."
+            "ottla: this broker writes no events of groups, or this user may not read them"
+            ": leave --since and --from-beginning away."
         )
 
 

@@ -196,5 +196,6 @@ def test_g23_of_apache_kafka_it_says_that_it_asks(apache_kafka: ApacheKafka, fre
     with contextlib.redirect_stderr(said):
         assert _ottla(apache_kafka.bootstrap, "watch", group, "--for", "0").endswith("  there is no such group yet\n")
     assert said.getvalue() == (
-        "ottla: this broker writes no events of groups; asking the coordinator every 0.5 s instead\n"
+        "ottla: this broker writes no events of groups, or this user may not read them"
+        "; asking the coordinator every 0.5 s instead\n"
     )

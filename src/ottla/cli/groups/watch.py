@@ -81,17 +81,18 @@ def watch(
             return
         if since_ms is not None:
             raise CommandError(
-                "this broker writes no events of groups: leave --since and --from-beginning away. If it once did, "
+                f"{_NO_EVENTS}: leave --since and --from-beginning away. If it once did, "
                 "`ottla consume __ottla_group_events --from-beginning` prints them"
             )
         if not named:
             raise CommandError(_WITHOUT_NAMES if every_s is None else "--every asks about groups: name them")
         if every_s is None:
-            say(f"ottla: this broker writes no events of groups; asking the coordinator every {_EVERY_S} s instead")
+            say(f"ottla: {_NO_EVENTS}; asking the coordinator every {_EVERY_S} s instead")
         _poll(admin, named, _EVERY_S if every_s is None else every_s, end_s, as_json=as_json)
 
 
-_WITHOUT_NAMES = "this broker writes no events of groups, so name those to ask about; `ottla groups list` shows them"
+_NO_EVENTS = "this broker writes no events of groups, or this user may not read them"
+_WITHOUT_NAMES = f"{_NO_EVENTS}; so name those to ask about; `ottla groups list` shows them"
 
 
 def _since_ms(from_beginning: bool, since: str | None, now_ms: int) -> int | None:
