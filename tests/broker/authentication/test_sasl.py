@@ -255,7 +255,7 @@ async def test_the_audit_log_has_who_could_not_log_in(more: dict[str, str], capl
     [line] = [each for each in lines if each["result"] == "UNAUTHENTICATED"]
     assert (line["listener"], line["mechanism"], line["host"]) == ("SASL_PLAINTEXT", "PLAIN", "127.0.0.1")
     assert line["principal"] == "User:ANONYMOUS"
-    assert line["reason"]
+    assert line["reason"] == "there is no user 'alice' with this password"
 
 
 def test_a_line_of_the_audit_log_is_short_whatever_a_stranger_says(caplog: pytest.LogCaptureFixture) -> None:

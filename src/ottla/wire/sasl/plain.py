@@ -49,7 +49,8 @@ class PlainServer:
         if not user or not password:
             raise SaslRefusedError("Authentication failed: username or password not specified")
         if not self._is_password(user, Secret(password)):
-            raise SaslRefusedError("Authentication failed: Invalid username or password")
+            who = SaslError(f"there is no user {user[:50]!a} with this password")  # for the broker's log alone
+            raise SaslRefusedError("Authentication failed: Invalid username or password") from who
         if other not in ("", user):
             raise SaslRefusedError(
                 "Authentication failed: Client requested an authorization id that is different from username"
