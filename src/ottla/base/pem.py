@@ -75,7 +75,7 @@ def _lacks(content: bytes | None, kind: str, convert: str) -> str | None:
     if content.startswith(_DER):
         return f"this is binary, a PKCS12 store or DER, and PEM is needed: {convert}, or openssl x509 -inform der"
     if kind == "PRIVATE KEY":
-        return "there is no private key: it may be in the certificate's file, or in one of its own (ssl.key.location)"
+        return "there is no private key: it may be in the certificate's file, or in a file of its own"
     return "there is no certificate in it"
 
 
