@@ -48,7 +48,7 @@ def test_so_are_authorities_in_a_text() -> None:
 @pytest.mark.parametrize(
     ("certificate", "key", "problem"),
     [
-        ("certificate.pem", None, "there is no private key: it may be in the certificate.s file, or in a file of its own"),
+        ("certificate.pem", None, "there is no private key: it may be in the certificate.s file, or in a file"),
         ("certificate.pem", "certificate.pem", "there is no private key"),
         ("key.pem", None, "there is no certificate in it"),
         ("x.jks", None, "a JKS store, and PEM is needed: keytool -importkeystore"),
