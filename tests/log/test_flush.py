@@ -209,14 +209,19 @@ def test_a_disk_that_refuses_everything_cannot_keep_a_refused_sync_from_the_next
     assert _after_power_loss(next_storage).end_offset == 2
 
 
-def test_a_start_that_cannot_say_which_files_to_write_again_is_no_start() -> None:
+def _killed_after_a_refusal() -> MemoryStorage:
+    """What the next process finds; the sync of the file that says where each epoch begins was refused."""
     storage = MemoryStorage()
     log = open_log(storage, _EACH)
     append(log, batch(2))
     storage.refuses = lambda action, name: action == "sync" and name == LEADER_EPOCH_CHECKPOINT
     with pytest.raises(StorageError, match="refuses to sync"):
         log.flush()
-    next_storage = storage.after_kill()
+    return storage.after_kill()
+
+
+def test_a_start_that_cannot_say_which_files_to_write_again_is_no_start() -> None:
+    next_storage = _killed_after_a_refusal()
     next_storage.refuses = lambda action, name: action == "open" and name == LEADER_EPOCH_CHECKPOINT
     with pytest.raises(StorageError, match="refuses to open"):
         open_log(next_storage, _EACH)
@@ -249,13 +254,7 @@ def test_a_sync_that_ends_first_leaves_the_note_of_another() -> None:
 
 
 def test_so_it_does_with_the_file_that_says_where_a_log_begins() -> None:
-    storage = MemoryStorage()
-    log = open_log(storage, _EACH)
-    append(log, batch(2))
-    storage.refuses = lambda action, name: action == "sync" and name == LEADER_EPOCH_CHECKPOINT
-    with pytest.raises(StorageError, match="refuses to sync"):
-        log.flush()
-    next_storage = storage.after_kill()
+    next_storage = _killed_after_a_refusal()
     next_storage.refuses = lambda action, name: action == "append"
     again = open_log(next_storage, _EACH)
     next_storage.refuses = None

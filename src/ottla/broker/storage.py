@@ -231,14 +231,7 @@ class DirectoryStorage:
             self.sync_names()
 
     def delete(self, name: str) -> None:
-        try:
-            os.unlink(self._prefix + name)  # noqa: PTH108
-        except FileNotFoundError:
-            pass
-        except IsADirectoryError:
-            raise InTheWayError(f"{self._prefix}{name}") from None
-        except OSError as fault:
-            raise StorageError(f"{self._prefix}{name}: {fault.strerror}") from fault
+        self.unmark(name)
         self._changed = next(self._numbers)
 
     def rename(self, name: str, to: str) -> None:
@@ -251,20 +244,22 @@ class DirectoryStorage:
         self._changed = next(self._numbers)
 
     def mark(self, name: str) -> None:
+        path = self._prefix + name
         try:
-            os.close(os.open(self._prefix + name, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
-        except FileNotFoundError:
-            pass
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
         except IsADirectoryError:
-            raise InTheWayError(f"{self._prefix}{name}") from None
+            raise InTheWayError(path) from None
         except OSError as fault:
-            raise StorageError(f"{self._prefix}{name}: {fault.strerror}") from fault
+            if not isinstance(fault, FileNotFoundError):  # the directory is gone
+                raise StorageError(f"{path}: {fault.strerror}") from fault
 
     def unmark(self, name: str) -> None:
         try:
             os.unlink(self._prefix + name)  # noqa: PTH108
         except FileNotFoundError:
             pass
+        except IsADirectoryError:
+            raise InTheWayError(f"{self._prefix}{name}") from None
         except OSError as fault:
             raise StorageError(f"{self._prefix}{name}: {fault.strerror}") from fault
 
