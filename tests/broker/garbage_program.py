@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import json
+import random
+import tempfile
 from collections import Counter
+from pathlib import Path
+
+import uvloop
 
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey
+from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -18,8 +23,13 @@ from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
+from tests.broker import four_listeners
+from tests.broker.fuzzing import anything
+from tests.broker.say_who import say_who
 from tests.broker.wire_client import WireClient, batch
 
+#: How often nonsense is said to a listener.
+_TIMES = 100
 _OURS = ("ottla.broker.", "ottla.log.", "ottla.coordinator.", "ottla.wire.")
 
 
@@ -40,30 +50,45 @@ async def _everything(client: WireClient, group_id: str) -> None:
     await client.ask(ApiKey.DELETE_TOPICS, DeleteTopicsRequest(doomed, timeout_ms=10_000))
 
 
-class _Address:
-    """Where SASL is spoken."""
+async def _refused_quotas(client: WireClient) -> None:
+    """Many in one request: they grow old before it is answered."""
+    wanted = (OpData("producer_byte_rate", 1.0, False),)
+    entries = tuple(EntryData((EntityData("no such type", f"{n}"),), wanted) for n in range(3_000))
+    await client.ask(ApiKey.ALTER_CLIENT_QUOTAS, AlterClientQuotasRequest(entries, validate_only=False))
 
-    def __init__(self, broker: AsyncBroker) -> None:
-        self.host, _, port = broker.listener("SASL_PLAINTEXT").rpartition(":")
+
+async def _nonsense(broker: AsyncBroker, rng: random.Random) -> None:
+    """To every listener, before and after authentication; where TLS is expected it ends the handshake."""
+    for protocol in four_listeners.PROTOCOLS:
+        for is_known in (False, True) if protocol.startswith("SASL") and not protocol.endswith("SSL") else (False,):
+            for _ in range(_TIMES):
+                async with WireClient(_Address(broker, protocol)) as client:
+                    try:
+                        if is_known:
+                            await say_who(client)
+                        await client.send_bytes(anything(rng))
+                        await client.drained()
+                    except OSError:  # it was closed before it had said everything
+                        continue
+
+
+class _Address:
+    """Where a protocol is spoken."""
+
+    def __init__(self, broker: AsyncBroker, protocol: str) -> None:
+        self.host, _, port = broker.listener(protocol).rpartition(":")
         self.port = int(port)
 
 
-async def _say_who(client: WireClient, password: bytes) -> None:
-    """A client that is let in, or, with another password, is not."""
+async def _say_wrongly(client: WireClient) -> None:
+    """A client that is not let in."""
     await client.ask(ApiKey.SASL_HANDSHAKE, SaslHandshakeRequest("PLAIN"))
-    await client.ask(ApiKey.SASL_AUTHENTICATE, SaslAuthenticateRequest(b"\0alice\0" + password))
+    await client.ask(ApiKey.SASL_AUTHENTICATE, SaslAuthenticateRequest(b"\0alice\0wrong-hunter2"))
 
 
-_JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="right-hunter2";'
-_CONFIG = {
-    "listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
-    "sasl.enabled.mechanisms": "PLAIN",
-    "listener.name.sasl_plaintext.plain.sasl.jaas.config": _JAAS,
-}
-
-
-async def _left() -> Counter[str]:
-    async with AsyncBroker(_CONFIG) as broker:
+async def _left(directory: Path) -> Counter[str]:
+    four_listeners.make_certificates(directory)
+    async with AsyncBroker(four_listeners.settings(directory)) as broker:
         await broker.node.groups.ready()
         await broker.node.transactions.ready()
         gc.collect()
@@ -71,13 +96,18 @@ async def _left() -> Counter[str]:
         for group_id in "gh":
             async with WireClient(broker) as client:
                 await _everything(client, group_id)
-        for password in (b"right-hunter2", b"wrong-hunter2"):
-            async with WireClient(_Address(broker)) as client:
-                await _say_who(client, password)
+        for say in (say_who, _say_wrongly):
+            async with WireClient(_Address(broker, "SASL_PLAINTEXT")) as client:
+                await say(client)
+        async with WireClient(broker) as client:
+            await _refused_quotas(client)
+        await _nonsense(broker, random.Random(1))
         gc.set_debug(gc.DEBUG_SAVEALL)
         gc.collect()
         return Counter(f"{type(each).__module__}.{type(each).__qualname__}" for each in gc.garbage)
 
 
 if __name__ == "__main__":
-    print(json.dumps({name: count for name, count in asyncio.run(_left()).items() if name.startswith(_OURS)}))
+    with tempfile.TemporaryDirectory(prefix="ottla-garbage-") as name:
+        left = uvloop.run(_left(Path(name)))
+    print(json.dumps({name: count for name, count in left.items() if name.startswith(_OURS)}))

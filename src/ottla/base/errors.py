@@ -9,6 +9,25 @@
 Broken invariants are not faults: `ottla.base.require` raises InvariantError, which nobody catches.
 """
 
+from typing import TypeVar
+
+E = TypeVar("E", bound=BaseException)
+
+
+def kept(fault: E) -> E:
+    """An error that is kept as a value: without its traceback, and those of the errors that have led to it.
+
+    The frames of a traceback, and the frames that have called them, hold whatever keeps the error: a cycle, which only
+    a full garbage collection frees. A broker has hardly any while clients are served (ADR 0016).
+    """
+    chain: list[BaseException] = [fault]
+    while chain:
+        each = chain.pop()
+        each.__traceback__ = None
+        before = (each.__cause__, each.__context__)
+        chain += [other for other in before if other is not None and other.__traceback__ is not None]
+    return fault
+
 
 class OttlaError(Exception):
     """Any fault that Ottla reports; the message says what was wrong and what to do."""

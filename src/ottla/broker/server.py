@@ -104,8 +104,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, listener: "Listener") -> None:
         self._listener = listener
-        self._dispatch, first_bytes = listener.guarded(self.admit)
-        self._frames = FrameBuffer(first_bytes, one_by_one=listener.is_guarded)
+        self._frames = FrameBuffer(listener.first_bytes, one_by_one=listener.is_guarded)
         self._waiting: deque[Frame] = deque()
         self._waiting_bytes = 0
         self._turn_is_due = False
@@ -137,6 +136,8 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports have the methods of asyncio.Transport but are no subclass of it.
         self._transport = cast(asyncio.Transport, transport)
+        # Not before: it may know this connection, and only `connection_lost` ends that cycle.
+        self._dispatch: Dispatch = self._listener.guarded(self.admit)
         self._outbox = make_outbox(self._transport, self._work, self._lost, self._unread)
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
@@ -456,9 +457,10 @@ class Listener:
         self.clock = clock
         self.connections = connections
         self.memory = connections.memory
-        self.max_request_bytes = max_request_bytes
+        #: How large a frame may be, and the first ones of a new connection.
+        self.max_request_bytes = self.first_bytes = max_request_bytes
         #: Stands before the dispatcher until a client has said who it is, if clients have to.
-        self._guard: tuple[Guard, int] | None = None
+        self._guard: Guard | None = None
         self._server: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int, backlog: int) -> tuple[str, int]:
@@ -470,19 +472,16 @@ class Listener:
 
     def guard(self, make: Guard, max_receive_bytes: int) -> None:
         """Have every connection guarded, and its frames no larger than this, until it is known who the client is."""
-        self._guard = (make, max_receive_bytes)
+        self._guard, self.first_bytes = make, min(max_receive_bytes, self.max_request_bytes)
 
     @property
     def is_guarded(self) -> bool:
         """Whether clients have to say who they are."""
         return self._guard is not None
 
-    def guarded(self, admit: Callable[[], None]) -> tuple[Dispatch, int]:
-        """What answers a new connection's frames, and how large they may be at first."""
-        if self._guard is None:
-            return self.dispatch, self.max_request_bytes
-        make, max_receive_bytes = self._guard
-        return make(self.dispatch, admit), min(max_receive_bytes, self.max_request_bytes)
+    def guarded(self, admit: Callable[[], None]) -> Dispatch:
+        """What answers a new connection's frames."""
+        return self.dispatch if self._guard is None else self._guard(self.dispatch, admit)
 
     def identify(self, connection: Connection, transport: asyncio.BaseTransport) -> bool:
         """Find out who is at the other end, as far as that is known before the first frame; False: it may not stay."""

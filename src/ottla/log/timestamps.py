@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterator
 from itertools import chain
 from typing import Final, TypeAlias
 
-from ottla.base.errors import CorruptDataError, StorageError
+from ottla.base.errors import CorruptDataError, StorageError, kept
 from ottla.base.limits import MAX_INLINE_OPENED_BYTES, RECORDS_AT_ONCE
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.locating import locate
@@ -64,7 +64,7 @@ class BatchSearch:
         try:
             self._found = self._walk()
         except (CorruptDataError, StorageError) as fault:
-            self._fault = fault
+            self._fault = kept(fault)
         self._is_done = True
 
     def result(self) -> TimestampOffset | None:
@@ -72,8 +72,14 @@ class BatchSearch:
         if not self._is_done:
             self.run()
         if self._fault is not None:
-            raise self._fault
+            raise self._let_go()
         return self._found
+
+    def _let_go(self) -> CorruptDataError | StorageError:
+        """The fault. No frame of its traceback may hold it, and this one is not among them: see `kept`."""
+        fault, self._fault, self._is_done = self._fault, None, False
+        assert fault is not None
+        return fault
 
     def _walk(self) -> TimestampOffset | None:
         from ottla.wire.record_codec import find_newest, find_time

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from ottla.base.errors import kept
 from ottla.broker.metadata.rules import RefusedError
 from ottla.broker.quotas.table import CLIENT_ID, ENTITY_TYPES, IP, USER, Component, Entity, QuotaKey, QuotaTable, entity
 from ottla.wire.errors import ErrorCode
@@ -57,7 +58,7 @@ def decide(
             results[of] = None
             changes = _changes(table, of, values)
         except RefusedError as refused:
-            results[of] = refused
+            results[of] = kept(refused)
         else:
             yield from changes
 

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from ottla.base.errors import StorageError
+from ottla.base.errors import StorageError, kept
 from ottla.base.types import TopicPartition
 from ottla.broker.runtime.partitions import Partition, Partitions
 from ottla.broker.runtime.slices import Slices
@@ -81,7 +81,7 @@ async def make_all(makings: Sequence[Making], partitions: Partitions, slices: Sl
         await slices.run(_each(_sound(makings, faults), Making.open, faults))
         await partitions.in_thread(partitions.sync_names)
     except StorageError as fault:
-        faults = dict.fromkeys((each.name for each in makings), fault) | faults
+        faults = dict.fromkeys((each.name for each in makings), kept(fault)) | faults
     except BaseException:  # the broker stops
         for each in makings:
             each.undo()
@@ -100,7 +100,7 @@ def _each(
         try:
             yield from work(each)
         except StorageError as fault:
-            faults[each.name] = fault
+            faults[each.name] = kept(fault)
 
 
 def _sound(makings: Sequence[Making], faults: Mapping[str, StorageError]) -> list[Making]:

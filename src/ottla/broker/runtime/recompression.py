@@ -2,6 +2,7 @@
 
 import asyncio
 
+from ottla.base.errors import kept
 from ottla.base.limits import MAX_INLINE_COMPRESSION, MAX_RECOMPRESSED_BYTES
 from ottla.log.config import LogConfig
 from ottla.wire.batch import HEADER_BYTES, compression_number, parse_header
@@ -47,7 +48,7 @@ class Recompression:
                     records, config.compression, config.compression_level, MAX_RECOMPRESSED_BYTES
                 )
             except CorruptBatchError as fault:
-                self._changed[key] = fault
+                self._changed[key] = kept(fault)
 
 
 def _is_acceptable(records: Buffer, config: LogConfig) -> bool:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from ottla.base.errors import kept
 from ottla.base.limits import MAX_SASL_MESSAGE_BYTES, MAX_TOKEN_BYTES
 from ottla.base.secret import Secret
 from ottla.wire.sasl import SaslError, SaslRefusedError
@@ -106,7 +107,7 @@ class OAuthBearerServer:
         try:
             accepted = self._check(token)
         except SaslError as fault:
-            self._refused = fault
+            self._refused = kept(fault)
             return _INVALID.encode()
         name = (said["name"] or accepted.user).replace("=2C", ",").replace("=3D", "=")
         if name != accepted.user:

@@ -1,0 +1,39 @@
+"""A process of its own, whose clients are always busy and whose code leaves cycles: prints what becomes of them."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import random
+import weakref
+
+from ottla.broker.garbage import keep_out_of_the_way
+from sim.clock import MachineClock
+from sim.loop import SimLoop, run
+
+
+class _Cycle:
+    def __init__(self, size: int) -> None:
+        self.me = self
+        self.content = [[] for _ in range(size)]  # type: ignore[var-annotated]
+
+
+async def _busy(clock: MachineClock) -> dict[str, list[bool]]:
+    """Whether each of some cycles is still there twelve seconds after nobody has it: few objects, then many, twice."""
+    keep_out_of_the_way(clock, clock.monotonic_ms)  # somebody has just been served, whenever it asks
+    left: dict[str, list[bool]] = {"few": [], "many": []}
+    for name, size in (("few", 20_000), ("many", 300_000), ("many", 300_000)):
+        cycle = _Cycle(size)
+        there = weakref.ref(cycle)
+        while any(each is cycle for young in (0, 1) for each in gc.get_objects(generation=young)):
+            gc.collect(1)  # it grows old, as what an answer of many parts holds
+        del cycle
+        await asyncio.sleep(12)
+        left[name].append(there() is not None)
+    return left
+
+
+if __name__ == "__main__":
+    loop = SimLoop(random.Random(1))
+    print(json.dumps(run(_busy(MachineClock(loop)), loop)))
