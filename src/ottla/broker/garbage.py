@@ -18,9 +18,10 @@ from ottla.base.clock import Clock
 
 _LOOK_S: Final = 10.0
 _QUIET_MS: Final = 1_000
-#: Allocations between two collections of the youngest, and those between two of the middle generation.
-_YOUNG: Final = 2_000
-_MIDDLE: Final = 5
+#: Objects more than at the last collection of the youngest, and such collections between two of the middle generation.
+#: Of a request of some thousand elements nothing is looked at before it is answered, and most of it is gone then.
+_YOUNG: Final = 20_000
+_MIDDLE: Final = 2
 #: So many collections of the middle generation never happen.
 _NEVER: Final = 2**31 - 1
 #: So many old objects are too few for a collection while a client waits: it takes 20 to 40 ms for them.
@@ -61,7 +62,7 @@ def _old() -> int:
 
 def _grown() -> int:
     """The same, or fewer where they must be few: they are counted only when they may be many."""
-    return _old() if gc.get_count()[2] * _YOUNG * _MIDDLE >= _FEW else 0
+    return _old() if gc.get_count()[2] * _YOUNG * (_MIDDLE + 1) >= _FEW else 0
 
 
 def _tell(found: int) -> None:

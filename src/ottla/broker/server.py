@@ -49,7 +49,8 @@ Encoded: TypeAlias = bytes | list[Piece] | None
 
 
 class Later:
-    """An answer that is not ready yet: `future` gives a result that `encode` makes bytes of, or another Later."""
+    """An answer that is not ready yet: `future` gives a result that `encode` makes bytes of, or another Later. Where it
+    gives an error, raised or as its result, the connection is closed."""
 
     __slots__ = ("encode", "future")
 
@@ -378,12 +379,12 @@ class Connection(asyncio.BufferedProtocol):
         later, self._later = self._later, None
         if later is None or future.cancelled() or self._transport is None:
             return
-        fault = future.exception()  # not raised here: its traceback would keep this request alive
-        if fault is not None:
-            self._give_up(fault)
+        met = future.exception() or future.result()
+        if isinstance(met, BaseException):  # not raised here: its traceback would keep this request alive
+            self._give_up(met)
             return
         try:
-            answer = later.encode(future.result())
+            answer = later.encode(met)
         except Exception as raised:  # noqa: BLE001 - one bad request must not stop the broker
             self._give_up(raised)
             return

@@ -1,7 +1,6 @@
 """AlterClientQuotas, versions 0–1 (KIP-546, KIP-612): set and remove quotas, as Kafka's ClientQuotaControlManager."""
 
 import asyncio
-from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
@@ -47,12 +46,10 @@ def handle(
         )
     alterations = map(_read, request.entries)
     results: dict[Entity, RefusedError | None] = {}
-    if request.validate_only:
-        deque(decide(node.image.quotas, alterations, results), 0)
-        return _answer(results)
 
-    def decided() -> Iterator[MetadataRecord]:
-        return map(_record, decide(node.image.quotas, alterations, results))
+    def decided() -> Iterator[MetadataRecord | None]:
+        for change in decide(node.image.quotas, alterations, results):
+            yield None if change is None or request.validate_only else _record(change)
 
     def told(fault: StorageError | None) -> AlterClientQuotasResponse:
         return _answer(results, None if fault is None else (ErrorCode.KAFKA_STORAGE_ERROR, str(fault)))

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from ottla.base.errors import CorruptDataError
+from ottla.base.limits import FRAME_BYTES_AT_ONCE
 from ottla.broker.handlers.encoding import encoded, is_deep, is_wide
 from ottla.broker.handlers.parts import Names, Part, joined, parts_of
 from ottla.broker.handlers.table import TABLE, UNSTABLE_VERSIONS, Entry, RequestContext, decode_message
@@ -62,9 +63,31 @@ class Dispatcher:
         answer: Answer
         if entry.raw:
             answer = handle(self._node, frame, offset, context)
+        elif len(frame) > FRAME_BYTES_AT_ONCE:
+            work = self._slowly(entry, handle, frame, offset, context)
+            answer = Later(self._node.slices.start(work, f"a large {API[key].name}"), _as_it_is)
         else:
             answer = self._carry_out(entry, handle, decode_message(context, frame, offset), len(frame), context)
         return answer if charge is None else charge.carried(answer)
+
+    async def _slowly(
+        self, entry: Entry, handle: Callable[..., Any], frame: Frame, offset: int, context: RequestContext
+    ) -> Answer | CorruptDataError:
+        """Decode a large request and carry it out, each in a turn of the loop that has no other long work."""
+        done: list[Any] = []
+
+        def steps() -> Iterator[None]:
+            done.append(_busily(context, partial(decode_message, context, frame, offset)))
+            yield
+            done.append(_busily(context, partial(self._carry_out, entry, handle, done.pop(), len(frame), context)))
+            yield
+
+        try:
+            await self._node.slices.run(steps())
+        except CorruptDataError as fault:
+            return fault
+        answer: Answer = done.pop()
+        return answer
 
     def _carry_out(
         self, entry: Entry, handle: Callable[..., Any], message: Any, size_bytes: int, context: RequestContext
@@ -97,8 +120,7 @@ class Dispatcher:
         made = self._node.answers.begin(context.api_key, context.api_version, context.client_id)
 
         def step(part: Part) -> Iterator[None]:
-            work = partial(handle, self._node, part.request, context)
-            answers.append(work() if context.charge is None else context.charge.busy(work))
+            answers.append(_busily(context, partial(handle, self._node, part.request, context)))
             yield
 
         try:
@@ -119,12 +141,19 @@ class Dispatcher:
     def _encode(
         self,
         context: RequestContext,
-        message: "tuple[Any, ...] | AnswerTooLargeError",
+        message: tuple[Any, ...],
         may_be_deep: bool = False,
     ) -> Answer:
-        if isinstance(message, AnswerTooLargeError):
-            raise message
         if context.charge is not None:
             message = context.charge.charged(message)
         is_long = is_wide(message, TABLE[context.api_key].names) or (may_be_deep and is_deep(message))
         return encoded(self._node.answers, self._node.slices, context, message, is_long=is_long)
+
+
+def _busily(context: RequestContext, work: Callable[[], Any]) -> Any:
+    """Do a part of a request; its time is the client's, if that is counted."""
+    return work() if context.charge is None else context.charge.busy(work)
+
+
+def _as_it_is(answer: Answer) -> Answer:
+    return answer

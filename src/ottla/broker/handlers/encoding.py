@@ -56,7 +56,5 @@ def is_deep(message: tuple[Any, ...]) -> bool:
     return has_more_elements(message, _ELEMENTS_AT_ONCE)
 
 
-def _as_it_is(encoded: list[Piece] | AnswerTooLargeError) -> list[Piece]:
-    if isinstance(encoded, AnswerTooLargeError):
-        raise encoded
+def _as_it_is(encoded: list[Piece]) -> list[Piece]:
     return encoded

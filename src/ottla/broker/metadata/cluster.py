@@ -59,7 +59,7 @@ class Change:
 
     def __init__(
         self,
-        records: Iterable[MetadataRecord],
+        records: Iterable[MetadataRecord | None],
         append: Callable[[Sequence[bytes]], None],
         apply: Callable[[Sequence[MetadataRecord]], None],
         metadata_version: int = METADATA_VERSION,
@@ -73,10 +73,11 @@ class Change:
         self.is_appended = False
 
     def encode(self) -> Iterator[None]:
-        """A record in each step."""
+        """A record in each step, or what has led to none."""
         for record in self._coming:
-            self._records.append(record)
-            self._values.append(encode_record(record, self._metadata_version))
+            if record is not None:
+                self._records.append(record)
+                self._values.append(encode_record(record, self._metadata_version))
             yield
 
     def append(self) -> None:
@@ -169,7 +170,7 @@ class ClusterMetadata:
         """The log itself, to be looked at."""
         return self._log
 
-    def change(self, records: Iterable[MetadataRecord]) -> "Change":
+    def change(self, records: Iterable[MetadataRecord | None]) -> "Change":
         """A change that becomes one batch. `runtime.changes` writes it."""
         return Change(records, self._append, self._apply_all, self.metadata_version)
 

@@ -44,8 +44,8 @@ class Change(NamedTuple):
 
 def decide(
     table: QuotaTable, alterations: Iterable[Alteration], results: dict[Entity, RefusedError | None]
-) -> Iterator[Change]:
-    """What is to be changed, one after the other, because there may be very many.
+) -> Iterator[Change | None]:
+    """What is to be changed, one after the other, because there may be very many; None where nothing is.
 
     `results` gets what is wrong with each entity's alteration, None if nothing is. An entity is changed whole or not at
     all. As in Kafka, one that is named twice is changed as it was named first, and answered with an error.
@@ -61,6 +61,7 @@ def decide(
             results[of] = kept(refused)
         else:
             yield from changes
+        yield None
 
 
 def _changes(table: QuotaTable, of: Entity, values: Iterable[tuple[str, float | None]]) -> list[Change]:

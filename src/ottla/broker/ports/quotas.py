@@ -58,7 +58,7 @@ class Quotas:
         self._swept_ms = 0
         table.changed = self._changed
 
-    def change(self, records: Callable[[], Iterable[MetadataRecord]]) -> "asyncio.Future[StorageError | None]":
+    def change(self, records: Callable[[], Iterable[MetadataRecord | None]]) -> "asyncio.Future[StorageError | None]":
         """Change quotas, as `DecidedChanges.change`."""
         return self._changes.change(records)
 

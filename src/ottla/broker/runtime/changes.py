@@ -36,7 +36,7 @@ class Changes:
         #: Held from a change's append until it is applied: changes are applied in the order of the log.
         self._turn = asyncio.Lock()
 
-    def change(self, records: Iterable[MetadataRecord]) -> Change:
+    def change(self, records: Iterable[MetadataRecord | None]) -> Change:
         """A change that becomes one batch."""
         return self._metadata.change(records)
 

@@ -21,12 +21,12 @@ class DecidedChanges:
         self._faults = faults
         self._changing = asyncio.Lock()
 
-    def change(self, records: Callable[[], Iterable[MetadataRecord]]) -> "asyncio.Future[StorageError | None]":
+    def change(self, records: Callable[[], Iterable[MetadataRecord | None]]) -> "asyncio.Future[StorageError | None]":
         """Write what `records` decides when it is its turn, some in a turn of the loop: nobody else changes what it
         decides by. None of it counts if the disk refuses, and then why."""
         return asyncio.shield(self._slices.start(self._change(records), f"changing {self._what}"))
 
-    async def _change(self, records: Callable[[], Iterable[MetadataRecord]]) -> StorageError | None:
+    async def _change(self, records: Callable[[], Iterable[MetadataRecord | None]]) -> StorageError | None:
         async with self._changing:
             try:
                 await self._changes.write(self._changes.change(records()))

@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 #: How long one slice may keep the loop. (The step that goes beyond it is finished.)
-TURN_MS: Final = 10
+TURN_MS: Final = 3
 
 
 class Slices:
