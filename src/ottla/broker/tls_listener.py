@@ -133,6 +133,8 @@ class TlsListener(Listener):
                 accepted.close()
                 return
             context = await self._tls.context()
+            # asyncio asks for it only where a socket names its protocol, which an accepted one does not
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             SEND_ALERT.set(partial(_send_alert, accepted, told))
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: connection, accepted, ssl=context, ssl_handshake_timeout=self._handshake_s
