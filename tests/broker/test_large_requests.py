@@ -62,6 +62,14 @@ async def test_large_requests_that_come_at_once_take_turns(broker: AsyncBroker) 
     assert max(steps(seen)) == 1
 
 
+async def test_a_stranger_is_answered_at_once(broker: AsyncBroker) -> None:
+    """What strangers may have in memory is counted until they are answered, and is theirs no longer then."""
+    session = Session("SASL_PLAINTEXT", "/127.0.0.1")
+    session.is_known = False
+    frame = encode_request(ApiKey.API_VERSIONS, 3, 1, "c", ApiVersionsRequest("x" * FRAME_BYTES_AT_ONCE, "1.0"))[4:]
+    assert not isinstance(Dispatcher(broker.node)(frame, session), Later)
+
+
 async def test_what_comes_behind_a_large_request_is_answered_behind_it(broker: AsyncBroker) -> None:
     await broker.node.groups.ready()
     async with WireClient(broker) as client:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ottla.base.errors import CorruptDataError
 from ottla.base.limits import FRAME_BYTES_AT_ONCE
-from ottla.broker.handlers.encoding import encoded, is_deep, is_wide
+from ottla.broker.handlers.encoding import as_it_is, encoded, is_deep, is_wide
 from ottla.broker.handlers.parts import Names, Part, joined, parts_of
 from ottla.broker.handlers.table import TABLE, UNSTABLE_VERSIONS, Entry, RequestContext, decode_message
 from ottla.broker.node import Node
@@ -63,9 +63,9 @@ class Dispatcher:
         answer: Answer
         if entry.raw:
             answer = handle(self._node, frame, offset, context)
-        elif len(frame) > FRAME_BYTES_AT_ONCE:
+        elif len(frame) > FRAME_BYTES_AT_ONCE and session.is_known:  # a stranger's memory is counted meanwhile
             work = self._slowly(entry, handle, frame, offset, context)
-            answer = Later(self._node.slices.start(work, f"a large {API[key].name}"), _as_it_is)
+            answer = Later(self._node.slices.start(work, f"a large {API[key].name}"), as_it_is)
         else:
             answer = self._carry_out(entry, handle, decode_message(context, frame, offset), len(frame), context)
         return answer if charge is None else charge.carried(answer)
@@ -153,7 +153,3 @@ class Dispatcher:
 def _busily(context: RequestContext, work: Callable[[], Any]) -> Any:
     """Do a part of a request; its time is the client's, if that is counted."""
     return work() if context.charge is None else context.charge.busy(work)
-
-
-def _as_it_is(answer: Answer) -> Answer:
-    return answer

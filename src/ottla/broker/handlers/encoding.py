@@ -25,7 +25,7 @@ def encoded(
         return encode_response(context.api_key, context.api_version, context.correlation_id, message)
     made = answers.begin(context.api_key, context.api_version, context.client_id)
     slowly = _slowly(slices, made, context.correlation_id, message)
-    return Later(slices.start(slowly, "encoding an answer"), _as_it_is)
+    return Later(slices.start(slowly, "encoding an answer"), as_it_is)
 
 
 async def _slowly(
@@ -56,5 +56,6 @@ def is_deep(message: tuple[Any, ...]) -> bool:
     return has_more_elements(message, _ELEMENTS_AT_ONCE)
 
 
-def _as_it_is(encoded: list[Piece]) -> list[Piece]:
-    return encoded
+def as_it_is(answer: Answer) -> Answer:
+    """What a `Later` has is its answer already."""
+    return answer

@@ -50,7 +50,8 @@ class Changes:
         async with self._turn:
             change.append()
             try:
-                await self._sync()
+                if change.is_appended:
+                    await self._sync()
             finally:  # also when the broker stops meanwhile: what is in the log must not be written once more
                 change.apply()
 
