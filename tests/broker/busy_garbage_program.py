@@ -22,13 +22,16 @@ class _Cycle:
 async def _busy(clock: MachineClock) -> dict[str, list[bool]]:
     """Whether each of some cycles is still there twelve seconds after nobody has it: few objects, then many, twice."""
     keep_out_of_the_way(clock, clock.monotonic_ms)  # somebody has just been served, whenever it asks
+    loop = asyncio.get_running_loop()  # of virtual time
     left: dict[str, list[bool]] = {"few": [], "many": []}
     for name, size in (("few", 20_000), ("many", 300_000), ("many", 300_000)):
         cycle = _Cycle(size)
         there = weakref.ref(cycle)
         gc.collect(1)  # all of it grows old, as what an answer of many parts holds
         del cycle
-        await asyncio.sleep(12)
+        passed = loop.create_future()
+        loop.call_later(12, passed.set_result, None)
+        await passed
         left[name].append(there() is not None)
     return left
 
