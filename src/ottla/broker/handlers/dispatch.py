@@ -63,7 +63,7 @@ class Dispatcher:
         answer: Answer
         if entry.raw:
             answer = handle(self._node, frame, offset, context)
-        elif len(frame) > FRAME_BYTES_AT_ONCE and session.is_known:  # a stranger's memory is counted meanwhile
+        elif len(frame) > FRAME_BYTES_AT_ONCE:
             work = self._slowly(entry, handle, frame, offset, context)
             answer = Later(self._node.slices.start(work, f"a large {API[key].name}"), as_it_is)
         else:
