@@ -2,13 +2,14 @@
 
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ottla.base.errors import ConfigError
+from ottla.spark import link
 from ottla.spark.run import find_java
 from ottla.testing import Broker
 from tests.interop.apache import ApacheKafka, in_ci
@@ -39,6 +40,15 @@ def fresh_name() -> Callable[[str], str]:
     """Makes names that no other test has."""
     numbers = itertools.count()
     return lambda prefix: f"{prefix}-{os.getpid()}-{next(numbers)}"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _links_end_with_their_module() -> Iterator[None]:
+    """This process's links end before the broker does: they would look for it as long as the process runs."""
+    yield
+    for (process, *_), each in link._LINKS.items():
+        if process == os.getpid():
+            each.shut()
 
 
 @pytest.fixture
