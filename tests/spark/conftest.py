@@ -2,14 +2,14 @@
 
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ottla.base.errors import ConfigError
-from ottla.spark import link
+from ottla.spark import link, slot_writer
 from ottla.spark.run import find_java
 from ottla.testing import Broker
 from tests.interop.apache import ApacheKafka, in_ci
@@ -43,12 +43,18 @@ def fresh_name() -> Callable[[str], str]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _links_end_with_their_module() -> Iterator[None]:
-    """This process's links end before the broker does: they would look for it as long as the process runs."""
+def _clients_end_with_their_module() -> Iterator[None]:
+    """This process's links and producers end before the broker: else they look for it as long as the process runs."""
     yield
-    for (process, *_), each in link._LINKS.items():
-        if process == os.getpid():
-            each.shut()
+    for key in _of_this_process(link._LINKS):
+        link._LINKS.pop(key).shut()
+    for key in _of_this_process(slot_writer._PLAIN):
+        slot_writer._PLAIN.pop(key).close()
+
+
+def _of_this_process(kept: Mapping[tuple[Any, ...], object]) -> list[tuple[Any, ...]]:
+    """Some are another one's, from which this one was forked."""
+    return [key for key in kept if key[0] == os.getpid()]
 
 
 @pytest.fixture
