@@ -14,9 +14,10 @@ class LoneTransport(asyncio.Transport):
         super().__init__({"socket": side, "peername": ("127.0.0.1", 1)})
         self._reads = True
         self.aborted = False
+        self.ended = asyncio.Event()
 
     def is_closing(self) -> bool:
-        return self.aborted
+        return self.ended.is_set()
 
     def is_reading(self) -> bool:
         return self._reads
@@ -27,8 +28,12 @@ class LoneTransport(asyncio.Transport):
     def resume_reading(self) -> None:
         self._reads = True
 
+    def close(self) -> None:
+        self.ended.set()
+
     def abort(self) -> None:
         self.aborted = True
+        self.ended.set()
 
 
 class LoneClient:

@@ -12,8 +12,9 @@ import pytest
 from ottla.base.clock import ManualClock
 from ottla.base.errors import StorageError
 from ottla.base.limits import BUSY_BUFFER_BYTES, FRAMES_AT_ONCE, LARGE_FRAME_BYTES, STALLED_FRAME_MS
+from ottla.broker.answers import Answer, Frame, Later
 from ottla.broker.connections import Connections
-from ottla.broker.server import Answer, Frame, Later, Listener
+from ottla.broker.server import Listener
 from tests.broker.lone_connections import LoneClient
 
 _FRAME_BYTES = 10 * BUSY_BUFFER_BYTES

@@ -8,9 +8,9 @@ import pytest
 
 from ottla.base.clock import ManualClock
 from ottla.base.limits import FRAME_BYTES_AT_ONCE
+from ottla.broker.answers import Answer, Later
 from ottla.broker.handlers.dispatch import Dispatcher
 from ottla.broker.runtime.slices import TURN_MS
-from ottla.broker.server import Answer, Later
 from ottla.broker.session import Session
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey

@@ -16,7 +16,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final, Protocol, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 from weakref import finalize
 
 from ottla.base.clock import Clock
@@ -31,8 +31,9 @@ from ottla.base.limits import (
     MAX_WAITING_FRAMES,
     STALLED_FRAME_MS,
 )
+from ottla.broker.answers import Answer, Dispatch, Encoded, Frame, Last, Later, Throttled
 from ottla.broker.connections import IDLE, Connections
-from ottla.broker.outbox import Outbox, Piece, make_outbox
+from ottla.broker.outbox import Outbox, make_outbox
 from ottla.broker.quotas.connections import Admission
 from ottla.broker.session import Session
 from ottla.broker.tls_alerts import UNEXPECTED_MESSAGE
@@ -42,59 +43,6 @@ _log = logging.getLogger(__name__)
 
 #: How a client that speaks TLS begins. As the length of a frame it is 369 million bytes.
 _TLS_HELLO: Final = b"\x16\x03"
-
-Frame: TypeAlias = bytes | bytearray | memoryview
-#: An encoded answer: one piece or several, some of them slices of files; or None for no answer (acks=0).
-Encoded: TypeAlias = bytes | list[Piece] | None
-
-
-class Later:
-    """An answer that is not ready yet: `future` gives a result that `encode` makes bytes of, or another Later. Where it
-    gives an error, raised or as its result, the connection is closed."""
-
-    __slots__ = ("encode", "future")
-
-    def __init__(self, future: asyncio.Future[Any], encode: "Callable[[Any], Answer]") -> None:
-        self.future = future
-        self.encode = encode
-
-
-class Last(Later):
-    """The last answer of a connection: it is sent after a delay, and then the connection is closed."""
-
-    __slots__ = ()
-
-    def __init__(self, encoded: bytes, delay_ms: int) -> None:
-        loop = asyncio.get_running_loop()
-        super().__init__(loop.create_future(), lambda result: encoded)
-        loop.call_later(delay_ms / 1000, self._due)
-
-    def _due(self) -> None:
-        if not self.future.done():
-            self.future.set_result(None)
-
-
-class Throttled(Later):
-    """An answer that is sent at once; after it nothing of the connection is served for a while (KIP-219)."""
-
-    __slots__ = ("encoded",)
-
-    def __init__(self, encoded: Encoded, throttle_ms: int) -> None:
-        loop = asyncio.get_running_loop()
-        super().__init__(loop.create_future(), lambda result: None)
-        self.encoded = encoded
-        due = loop.call_later(throttle_ms / 1000, self.future.set_result, None)
-        self.future.add_done_callback(lambda future: due.cancel())
-
-
-Answer: TypeAlias = Encoded | Later
-
-
-class Dispatch(Protocol):
-    """Turns a request frame into an answer; raises CorruptDataError for a frame that makes no sense."""
-
-    def __call__(self, frame: Frame, session: Session, /) -> Answer: ...
-
 
 #: Makes what stands before a connection's dispatcher; it calls the function when it knows who the client is.
 Guard: TypeAlias = Callable[[Dispatch, Callable[[], None]], Dispatch]
@@ -206,7 +154,9 @@ class Connection(asyncio.BufferedProtocol):
             self._work()
 
     def _cut(self, nbytes: int) -> bool:
-        """So many more bytes are here. Whether a frame is whole."""
+        """So many more bytes are here; behind a last request they are dropped. Whether a frame is whole."""
+        if isinstance(self._later, Last):
+            return False
         try:
             frames = self._frames.commit(nbytes)
         except CorruptDataError as fault:

@@ -22,10 +22,10 @@ from ottla.base.clock import ManualClock
 from ottla.base.errors import ConfigError, CorruptDataError
 from ottla.base.secret import Secret
 from ottla.broker.access.audit import Audit
+from ottla.broker.answers import Frame, Last
 from ottla.broker.authentication.sasl import Gate, Sasl
 from ottla.broker.config import BrokerConfig
 from ottla.broker.config_keys import STANDARD_AUTHORIZER
-from ottla.broker.server import Frame, Last
 from ottla.broker.session import ANONYMOUS, Session
 from ottla.client.errors import KafkaError, SaslAuthenticationError
 from ottla.testing import AsyncBroker

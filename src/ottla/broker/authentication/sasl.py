@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.base.clock import Clock
 from ottla.base.errors import ConfigError, CorruptDataError
 from ottla.base.secret import Secret
+from ottla.broker.answers import Answer, Dispatch, Frame, Last
 from ottla.broker.config import BrokerConfig
 from ottla.broker.listeners import Listener
 from ottla.broker.metadata.image import MetadataImage
-from ottla.broker.server import Answer, Dispatch, Frame, Last
 from ottla.broker.session import Session
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.errors import ErrorCode

@@ -5,9 +5,9 @@ KIP-584: `transaction.version` 2 tells producers that KIP-890's protocol is on. 
 table has the versions that Apache Kafka may still change.
 """
 
+from ottla.broker.answers import Answer, Frame
 from ottla.broker.handlers.table import TABLE, UNSTABLE_VERSIONS, RequestContext, decode_message
 from ottla.broker.ports.settings import HasConfig
-from ottla.broker.server import Answer, Frame
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frames import encode_response

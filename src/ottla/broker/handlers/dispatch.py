@@ -8,12 +8,12 @@ from typing import Any
 
 from ottla.base.errors import CorruptDataError
 from ottla.base.limits import FRAME_BYTES_AT_ONCE
+from ottla.broker.answers import Answer, Frame, Later
 from ottla.broker.handlers.encoding import as_it_is, encoded, is_deep, is_wide
 from ottla.broker.handlers.parts import Names, Part, joined, parts_of
 from ottla.broker.handlers.table import TABLE, UNSTABLE_VERSIONS, Entry, RequestContext, decode_message
 from ottla.broker.node import Node
 from ottla.broker.runtime.encoding import AnswerTooLargeError
-from ottla.broker.server import Answer, Frame, Later
 from ottla.broker.session import Session
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.frames import UnsupportedVersionError, decode_request

@@ -2,12 +2,12 @@
 
 from typing import Any, Final
 
+from ottla.broker.answers import Answer, Later
 from ottla.broker.handlers.parts import Names
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.outbox import Piece
 from ottla.broker.runtime.encoding import Answers, AnswerTooLargeError, MadeAnswer
 from ottla.broker.runtime.slices import Slices
-from ottla.broker.server import Answer, Later
 from ottla.wire.frames import encode_response
 from ottla.wire.schema import has_more_elements
 

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, Protocol
 
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.base.types import TopicPartition
+from ottla.broker.answers import Answer, Encoded, Frame, Later
 from ottla.broker.fetch_sessions import Cached, FetchContext, PartitionKey
 from ottla.broker.handlers.fetch_response import PartitionResult, encode_fetch, encode_fetch_steps, response_bytes
 from ottla.broker.handlers.table import RequestContext, counted, decode_message
@@ -25,7 +26,6 @@ from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.topics import HasImage
 from ottla.broker.runtime.partitions import Partition
 from ottla.broker.runtime.purgatory import DelayedFetch
-from ottla.broker.server import Answer, Encoded, Frame, Later
 from ottla.log.results import Isolation, Read
 from ottla.wire.acls import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode

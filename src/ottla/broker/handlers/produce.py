@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.base.types import TopicPartition
+from ottla.broker.answers import Answer, Frame, Later
 from ottla.broker.handlers.encoding import AT_ONCE as ENCODED_AT_ONCE
 from ottla.broker.handlers.encoding import encoded
 from ottla.broker.handlers.table import RequestContext, counted, decode_message
@@ -29,7 +30,6 @@ from ottla.broker.runtime.answers import gather, then
 from ottla.broker.runtime.opening import Opening
 from ottla.broker.runtime.partitions import Partition
 from ottla.broker.runtime.recompression import Recompression
-from ottla.broker.server import Answer, Frame, Later
 from ottla.coordinator.txn.add_partitions_to_txn import produce_error
 from ottla.log.results import NO_GUARD, RecordError
 from ottla.wire.acls import AclOperation, ResourceType

@@ -11,9 +11,9 @@ from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 from ottla.base.limits import MAX_REQUEST_ELEMENTS
+from ottla.broker.answers import Frame
 from ottla.broker.handlers.parts import PART_OFFSET_GROUPS, Names
 from ottla.broker.ports.quotas import Charge
-from ottla.broker.server import Frame
 from ottla.broker.session import Session
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.codec import WireError

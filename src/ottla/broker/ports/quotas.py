@@ -14,12 +14,12 @@ from typing import Any, Final, Protocol
 from ottla.base.clock import Clock
 from ottla.base.errors import StorageError
 from ottla.base.limits import MAX_QUOTA_SHARERS
+from ottla.broker.answers import Answer, Later, Throttled
 from ottla.broker.config import BrokerConfig
 from ottla.broker.metadata.records import MetadataRecord
 from ottla.broker.quotas.rates import Rate, TokenBucket, Windows
 from ottla.broker.quotas.table import QuotaKey, QuotaTable, Sharers
 from ottla.broker.runtime.decided import DecidedChanges
-from ottla.broker.server import Answer, Later, Throttled
 from ottla.broker.session import Session
 
 #: Used quotas that are kept before those that are as new are looked for.
