@@ -215,9 +215,24 @@ class SocketOutbox:
 
     def send(self, pieces: Sequence[Piece]) -> None:
         """Send `pieces` in order, after what is still waiting."""
+        if not self._queue and len(pieces) == 1:
+            pieces = self._sent_alone(pieces[0])
         self._queue.extend(pieces)
-        if not self._waiting:
+        if self._queue and not self._waiting:
             self._push()
+
+    def _sent_alone(self, piece: Piece) -> Sequence[Piece]:
+        """Nearly every answer is one piece, and the socket takes it. What is left to send of it."""
+        if isinstance(piece, Slice):
+            return (piece,)
+        try:
+            sent = self._socket.send(piece)
+        except (BlockingIOError, InterruptedError):
+            return (piece,)
+        except OSError as fault:
+            self._fail(fault)
+            return ()
+        return () if sent == len(piece) else (memoryview(piece)[sent:],)
 
     def close(self) -> None:
         """Forget what was not sent."""

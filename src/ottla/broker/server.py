@@ -166,13 +166,14 @@ class Connection(asyncio.BufferedProtocol):
             self._frame_since_ms = None
             self._had_frame = True
             self._waiting.extend(frames)
-            self._waiting_bytes += sum(map(len, frames))
+            for frame in frames:
+                self._waiting_bytes += len(frame)
             if not self._is_admitted:
                 self._has_strangers_frame = True
                 return True
             if isinstance(frames[0], memoryview):
                 self._leave_memory_to(frames[0])
-            else:
+            elif self._held_bytes:
                 self._give_memory_back()
         begun_bytes = self._frames.begun_bytes
         if begun_bytes:

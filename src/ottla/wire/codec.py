@@ -74,7 +74,8 @@ class Reader:
         self.data = data
         #: Elements of arrays, and tagged fields, that may still come.
         self.elements_left = max_elements
-        self.view = memoryview(data).cast("B") if len(data) else memoryview(b"\0")[:0]
+        #: Of an empty memoryview there is no cast.
+        self.view: Buffer = memoryview(data).cast("B") if len(data) and type(data) is not bytes else bytes(data)
         self.end = len(data)
         if pos < 0 or pos > self.end:
             raise WireError(f"offset {pos} is outside of {self.end} bytes")
@@ -268,7 +269,7 @@ class Writer:
 
     def __init__(self, capacity: int) -> None:
         self.data = bytearray(capacity)
-        self.view = memoryview(self.data)
+        self.view = self.data
         self.capacity = capacity
         self.pos = 0
         #: What comes before `data`. A large field is not copied: it is a piece of its own.
@@ -281,7 +282,7 @@ class Writer:
             grown = bytearray(self.capacity)
             grown[: self.pos] = self.data[: self.pos]
             self.data = grown
-            self.view = memoryview(grown)
+            self.view = grown
 
     def finish(self) -> bytes:
         """What was written."""
@@ -438,8 +439,10 @@ class Writer:
         for f in plan.absent:
             if value[f.index] != f.default:
                 raise WireError(f"{plan.name}.{f.name}: {value[f.index]!r:.200} cannot be said in this version")
-        if plan.flexible:
+        if plan.tagged:
             self.tags(plan, value)
+        elif plan.flexible:
+            self.int8(0)
 
     def tags(self, plan: StructPlan, value: Any) -> None:
         said = [(tag, f) for tag, f in plan.tagged if value[f.index] != f.default]

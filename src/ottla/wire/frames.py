@@ -24,6 +24,9 @@ from ottla.wire.schema import decode, encode, encode_element, encode_pieces, enc
 _HEAD: Final = struct.Struct(">hhi")
 _SIZE: Final = struct.Struct(">i")
 _INT16: Final = struct.Struct(">h")
+#: Length, correlation id, and how many tagged fields.
+_RESPONSE: Final = struct.Struct(">ii")
+_TAGGED_RESPONSE: Final = struct.Struct(">iib")
 
 
 class UnsupportedVersionError(WireError):
@@ -69,7 +72,8 @@ def decode_request(frame: Buffer) -> tuple[RequestHeader, int]:
         raise UnsupportedVersionError(api_key, version, correlation_id)
     client_id, pos = _nullable_string(frame, 8)
     if version >= api.flexible_from:
-        pos = _skip_tags(frame, pos)
+        # Hardly any client has tags in its header.
+        pos = pos + 1 if pos < len(frame) and not frame[pos] else _skip_tags(frame, pos)
     return RequestHeader(api_key, version, correlation_id, client_id), pos
 
 
@@ -103,19 +107,24 @@ def encode_request_pieces(
 
 def response_header(api_key: int, version: int, correlation_id: int) -> bytes:
     """The header of a response, without the frame's length."""
-    flexible = version >= API[api_key].flexible_from and api_key != ApiKey.API_VERSIONS
-    return _SIZE.pack(correlation_id) + (b"\0" if flexible else b"")
+    return _SIZE.pack(correlation_id) + (b"\0" if _has_tags(api_key, version) else b"")
+
+
+def _has_tags(api_key: int, version: int) -> bool:
+    """Whether the header of this response may have tagged fields. Ours never has one, but says so."""
+    return version >= API[api_key].flexible_from and api_key != ApiKey.API_VERSIONS
 
 
 def encode_response(api_key: int, version: int, correlation_id: int, message: tuple[Any, ...]) -> bytes:
     """A whole response frame, with its length. In a text that UTF-8 cannot write, a path for example, `?` stands for
     what it cannot, as in Apache Kafka."""
-    head = response_header(api_key, version, correlation_id)
     try:
         body = encode(message, version)
     except UnwritableTextError:
         body = encode(_writable(message), version)
-    return b"".join((_SIZE.pack(len(head) + len(body)), head, body))
+    if _has_tags(api_key, version):
+        return _TAGGED_RESPONSE.pack(5 + len(body), correlation_id, 0) + body
+    return _RESPONSE.pack(4 + len(body), correlation_id) + body
 
 
 def encode_response_steps(
@@ -161,11 +170,10 @@ def decode_response(api_key: int, version: int, frame: Buffer) -> tuple[int, Any
     """(correlation id, message) of a response frame without its length."""
     if len(frame) < 4:
         raise WireError(f"a response of {len(frame)} bytes has no header")
-    api = API[api_key]
     pos = 4
-    if version >= api.flexible_from and api_key != ApiKey.API_VERSIONS:
+    if _has_tags(api_key, version):
         pos = _skip_tags(frame, pos)
-    return _SIZE.unpack_from(frame, 0)[0], decode(api.response, version, frame, pos)
+    return _SIZE.unpack_from(frame, 0)[0], decode(API[api_key].response, version, frame, pos)
 
 
 def _nullable_string(frame: Buffer, pos: int) -> tuple[str | None, int]:

@@ -8,6 +8,7 @@ are served; as in Kafka what it writes to one partition does not depend on the o
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -144,9 +145,8 @@ async def _slowly(node: _Node, produce: "_Produce", context: RequestContext) -> 
     return await response if isinstance(response, asyncio.Future) else response
 
 
-def _all(steps: Iterator[None]) -> None:
-    for _ in steps:
-        pass
+#: Takes all steps at once.
+_all: Final = deque[None](maxlen=0).extend
 
 
 class _Produce:
@@ -157,6 +157,7 @@ class _Produce:
         self._size_bytes = size_bytes
         self._request = request
         self._context = context
+        self._has_names = context.api_version < _TOPIC_IDS_FROM
         #: Partitions whose last records have to be on the device before they are acknowledged.
         self._syncs: dict[TopicPartition, asyncio.Future[ErrorCode]] = {}
         #: Topics that may not be written to.
@@ -167,7 +168,9 @@ class _Produce:
         self.unverified: list[_Unverified] = []
         self._guards: dict[TopicPartition, int] = {}
         self._topics: list[TopicProduceResponse] = []
-        self._count = sum(len(topic.partition_data) for topic in request.topic_data)
+        self._count = 0
+        for topic in request.topic_data:
+            self._count += len(topic.partition_data)
         #: Partitions and refused records that the answer names.
         self._named = self._count
 
@@ -384,7 +387,7 @@ class _Produce:
             self._node.refusals.tell(self._context.session.client_host, self._context.client_id, what)
 
     def _find(self, topic: TopicProduceData, index: int) -> Partition | ErrorCode:
-        name = self._name(topic)
+        name = topic.name if self._has_names else self._name(topic)
         if name is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
         if name in self._refused:
@@ -393,7 +396,7 @@ class _Produce:
 
     def _name(self, topic: TopicProduceData) -> str | None:
         """The topic's name; None for a topic id that nobody has."""
-        if self._context.api_version < _TOPIC_IDS_FROM:
+        if self._has_names:
             return topic.name
         image = self._node.image.topics_by_id.get(topic.topic_id)
         return None if image is None else image.name
