@@ -18,6 +18,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.frames import encode_request
 from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from ottla.wire.messages.api_versions import ApiVersionsRequest
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from tests.broker.ticking import TickingClock, steps, turns
 from tests.broker.wire_client import WireClient
@@ -60,6 +61,27 @@ async def test_large_requests_that_come_at_once_take_turns(broker: AsyncBroker) 
     seen = await turns(every, lambda: sum(each.done() for each in large))
     assert seen[-1] == len(large)
     assert max(steps(seen)) == 1
+
+
+async def test_a_large_fetch_is_decoded_while_others_are_served(
+    broker: AsyncBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    partitions = tuple(FetchPartition(n) for n in range(_MEMBERS))
+    topics = tuple(FetchTopic(topic=f"no such topic {n}", partitions=partitions) for n in range(5))
+    asked = FetchRequest(topics=topics)
+    frame = bytearray(encode_request(ApiKey.FETCH, 12, 1, "c", asked))
+    assert len(frame) > FRAME_BYTES_AT_ONCE
+    assert isinstance(Dispatcher(broker.node)(bytes(frame[4:]), Session("PLAINTEXT", "/127.0.0.1")), Later)
+    async with WireClient(broker) as client:
+        told = await client.ask(ApiKey.FETCH, asked, 12)
+        found = [each.error_code for topic in told.responses for each in topic.partitions]
+        assert found == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 5 * _MEMBERS
+        del frame[-100:]
+        frame[:4] = (len(frame) - 4).to_bytes(4, "big")
+        await client.send_bytes(bytes(frame))
+        assert await client.is_closed()
+    (line,) = [each.getMessage() for each in caplog.records if each.name == "ottla.broker.connections"]
+    assert "FetchRequest v12" in line
 
 
 async def test_a_stranger_is_answered_at_once(broker: AsyncBroker) -> None:

@@ -125,21 +125,27 @@ async def test_t5_without_verification_an_older_client_is_believed() -> None:
         assert [tuple(each.partitions) for each in described.transaction_states[0].topics] == [(2,)]
 
 
+@pytest.mark.parametrize("others", [0, 200])
 async def test_t14_markers_of_one_producer_are_answered_together_and_without_a_producer_nothing_is_written(
-    client: WireClient,
+    client: WireClient, others: int
 ) -> None:
+    """Many markers, here of partitions that are not there, are written in steps."""
+    before = tuple((1_000 + n, 0, 9) for n in range(others))
+
     async def mark(*markers: tuple[int, int, int]) -> list[tuple[int, list[tuple[int, int]]]]:
         request = WriteTxnMarkersRequest(
             tuple(
                 WritableTxnMarker(producer_id, epoch, False, (WritableTxnMarkerTopic("t", (partition,)),))
-                for producer_id, epoch, partition in markers
+                for producer_id, epoch, partition in (*before, *markers)
             )
         )
         answer = await client.ask(ApiKey.WRITE_TXN_MARKERS, request)
-        return [
+        told = [
             (each.producer_id, [(p.partition_index, p.error_code) for t in each.topics for p in t.partitions])
             for each in answer.markers
         ]
+        assert [producer_id for producer_id, _ in told[:others]] == [producer_id for producer_id, _, _ in before]
+        return told[others:]
 
     assert await mark((7, 0, 0), (8, 0, 0), (7, 0, 9), (7, 0, 1)) == [(7, [(0, 0), (9, 3), (1, 0)]), (8, [(0, 0)])]
     assert (await _fetch(client)).high_watermark == 2

@@ -2,6 +2,7 @@
 
 import importlib
 import pkgutil
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.codec import NULL_UUID, WireError
 from ottla.wire.frames import decode_request, encode_request
-from ottla.wire.schema import Field, decode, encode, encode_steps, schema
+from ottla.wire.schema import Field, decode, decode_steps, encode, encode_steps, schema
 
 kio_serial = pytest.importorskip("kio.serial")
 
@@ -80,6 +81,15 @@ def comparable(value: Any) -> Any:
     return value
 
 
+def _decoded_in_steps(cls: type[Any], version: int, data: bytes) -> Any:
+    steps = decode_steps(cls, version, data)
+    try:
+        while True:
+            next(steps)
+    except StopIteration as done:
+        return done.value
+
+
 @pytest.mark.parametrize(("api", "version", "kind"), list(versions()))
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
@@ -99,6 +109,7 @@ def test_our_bytes_are_kios_bytes(api: Any, version: int, kind: str, data: st.Da
     kio_serial.entity_writer(cls)(Sink(), theirs)
     assert bytes(buffer) == encoded
     assert comparable(decode(type(ours), version, encoded)) == comparable(tuple(ours))
+    assert comparable(_decoded_in_steps(type(ours), version, encoded)) == comparable(tuple(ours))
     if kind == "request":
         frame = encode_request(api.key, version, 7, "me", ours)
         header, offset = decode_request(frame[4:])
@@ -138,8 +149,10 @@ def test_every_prefix_of_a_message_is_refused(api: Any, version: int, kind: str,
     ours = data.draw(message(api.request if kind == "request" else api.response, version))
     encoded = encode(ours, version)
     for end in range(len(encoded)):
-        with pytest.raises(WireError):
+        with pytest.raises(WireError) as refused:
             decode(type(ours), version, encoded[:end])
+        with pytest.raises(WireError, match=re.escape(str(refused.value))):
+            _decoded_in_steps(type(ours), version, encoded[:end])
     with pytest.raises(WireError):
         decode(type(ours), version, encoded + b"\0")
 

@@ -51,18 +51,20 @@ cdef class Reader:
     @cython.locals(n=Py_ssize_t)
     cdef Py_ssize_t length(self, FieldPlan field, str what) except? -2
     @cython.locals(kind=int)
-    cdef object field(self, FieldPlan plan)
+    cpdef object field(self, FieldPlan plan)
     cdef object rare(self, FieldPlan plan)
     @cython.locals(n=Py_ssize_t, start=Py_ssize_t)
     cdef object string(self, FieldPlan plan)
     @cython.locals(n=Py_ssize_t, start=Py_ssize_t)
     cdef object bytes_(self, FieldPlan plan)
+    @cython.locals(n=Py_ssize_t)
+    cpdef Py_ssize_t array_length(self, FieldPlan plan) except? -2
     @cython.locals(n=Py_ssize_t, element=FieldPlan, inner=StructPlan, items=list)
     cdef object array(self, FieldPlan plan)
     @cython.locals(f=FieldPlan, values=list)
-    cdef object struct(self, StructPlan plan)
+    cpdef object struct(self, StructPlan plan)
     @cython.locals(f=FieldPlan, count=Py_ssize_t, tag=Py_ssize_t, size=Py_ssize_t, after=Py_ssize_t)
-    cdef int tags(self, StructPlan plan, list values) except -1
+    cpdef int tags(self, StructPlan plan, list values) except -1
 
 @cython.final
 cdef class Writer:

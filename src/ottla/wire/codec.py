@@ -220,22 +220,22 @@ class Reader:
             raise TooManyElementsError(f"{what}: {n} elements at {self.pos}, {self.elements_left} more are allowed")
         self.elements_left -= n
 
-    def array(self, plan: FieldPlan) -> tuple[Any, ...] | None:
+    def array_length(self, plan: FieldPlan) -> int:
+        """How many elements are about to be read; -1 is null."""
         n = self.length(plan, "array")
-        if n < 0:
-            return None
         if n > self.end - self.pos or n > _MAX_ARRAY_ELEMENTS:
             raise WireError(f"{plan.name}: an array of {n} at {self.pos}, only {self.end - self.pos} bytes are left")
-        self.count(n, plan.name)
-        element = plan.element
+        self.count(max(n, 0), plan.name)
+        return n
+
+    def array(self, plan: FieldPlan) -> tuple[Any, ...] | None:
+        n = self.array_length(plan)
+        if n < 0:
+            return None
+        element, inner = plan.element, plan.element.struct
         items = []
-        if element.kind == STRUCT:
-            inner = element.struct
-            for _ in range(n):
-                items.append(self.struct(inner))  # noqa: PERF401
-        else:
-            for _ in range(n):
-                items.append(self.field(element))  # noqa: PERF401
+        for _ in range(n):
+            items.append(self.field(element) if inner is None else self.struct(inner))  # noqa: PERF401
         return tuple(items)
 
     def struct(self, plan: StructPlan) -> Any:

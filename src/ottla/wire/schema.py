@@ -8,7 +8,7 @@ Field types are Kafka's names ("int32", "string", "uuid", "records"…), a decla
 one such for an array: `["int32"]`, `[FetchTopic]`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any, Final, NamedTuple, TypeVar
 
 from ottla.wire import codec
@@ -17,7 +17,7 @@ from ottla.wire.codec import KINDS, NO_LIMIT, FieldPlan, StructPlan, WireError
 M = TypeVar("M", bound=tuple[Any, ...])
 
 LATEST: Final = 32767
-#: An element of an array that has more elements of its own is encoded in steps, too.
+#: Elements that are read or written in one step; one that has more elements of its own takes several.
 _STEP_ELEMENTS: Final = 100
 
 
@@ -125,6 +125,43 @@ def decode(
     return value  # type: ignore[no-any-return]
 
 
+def decode_steps(
+    cls: type[M], version: int, data: codec.Buffer, offset: int = 0, *, max_elements: int = NO_LIMIT
+) -> Generator[None, None, M]:
+    """The same in steps, without `exact`, for a message of many elements: a few hundred microseconds each."""
+    try:
+        value: M = yield from _read_steps(codec.Reader(data, offset, max_elements), plan(cls, version))
+    except WireError as error:
+        raise type(error)(f"{cls.__name__} v{version}: {error}") from None
+    return value
+
+
+def _read_steps(reader: codec.Reader, made: StructPlan) -> Generator[None, None, Any]:
+    values = list(made.defaults)
+    for f in made.fields:
+        values[f.index] = (yield from _array_steps(reader, f)) if _is_of_structs(f) else reader.field(f)
+    if made.flexible:
+        reader.tags(made, values)
+    return tuple.__new__(made.cls, values)
+
+
+def _array_steps(reader: codec.Reader, f: FieldPlan) -> Generator[None, None, tuple[Any, ...] | None]:
+    count, inner = reader.array_length(f), f.element.struct
+    if count < 0:
+        return None
+    items = []
+    is_deep = any(map(_is_of_structs, inner.fields))
+    for each in range(count):
+        items.append((yield from _read_steps(reader, inner)) if is_deep else reader.struct(inner))
+        if is_deep or not (each + 1) % _STEP_ELEMENTS:
+            yield
+    return tuple(items)
+
+
+def _is_of_structs(f: FieldPlan) -> bool:
+    return f.kind == KINDS["array"] and f.element.kind == KINDS["struct"]
+
+
 def encode(message: tuple[Any, ...], version: int) -> bytes:
     """Encode a declared message as `version`. WireError when that version cannot hold it."""
     try:
@@ -164,7 +201,7 @@ def encode_steps(message: tuple[Any, ...], version: int) -> Iterator[bytes]:
 def _struct_steps(made: StructPlan, value: tuple[Any, ...]) -> Iterator[bytes]:
     for f in made.fields:
         field = value[f.index]
-        if field is not None and f.kind == KINDS["array"] and f.element.kind == KINDS["struct"]:
+        if field is not None and _is_of_structs(f):
             yield codec.write_length(f, len(field))
             for element in field:
                 if type(element) is bytes:

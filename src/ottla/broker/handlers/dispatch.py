@@ -11,7 +11,15 @@ from ottla.base.limits import FRAME_BYTES_AT_ONCE
 from ottla.broker.answers import Answer, Frame, Later
 from ottla.broker.handlers.encoding import as_it_is, encoded, is_deep, is_wide
 from ottla.broker.handlers.parts import Names, Part, joined, parts_of
-from ottla.broker.handlers.table import TABLE, UNSTABLE_VERSIONS, Entry, RequestContext, decode_message
+from ottla.broker.handlers.table import (
+    TABLE,
+    UNSTABLE_VERSIONS,
+    Entry,
+    RequestContext,
+    counted,
+    decode_message,
+    decode_slowly,
+)
 from ottla.broker.node import Node
 from ottla.broker.runtime.encoding import AnswerTooLargeError
 from ottla.broker.session import Session
@@ -73,17 +81,16 @@ class Dispatcher:
     async def _slowly(
         self, entry: Entry, handle: Callable[..., Any], frame: Frame, offset: int, context: RequestContext
     ) -> Answer | CorruptDataError:
-        """Decode a large request and carry it out, each in a turn of the loop that has no other long work."""
+        """Decode a large request in steps and carry it out, while others are served."""
         done: list[Any] = []
 
         def steps() -> Iterator[None]:
-            done.append(_busily(context, partial(decode_message, context, frame, offset)))
-            yield
-            done.append(_busily(context, partial(self._carry_out, entry, handle, done.pop(), len(frame), context)))
+            done.append(self._carry_out(entry, handle, done.pop(), len(frame), context))
             yield
 
         try:
-            await self._node.slices.run(steps())
+            done.append(await decode_slowly(self._node.slices, context, frame, offset))
+            await self._node.slices.run(counted(context, steps()))
         except CorruptDataError as fault:
             return fault
         answer: Answer = done.pop()
@@ -120,12 +127,12 @@ class Dispatcher:
         made = self._node.answers.begin(context.api_key, context.api_version, context.client_id)
 
         def step(part: Part) -> Iterator[None]:
-            answers.append(_busily(context, partial(handle, self._node, part.request, context)))
+            answers.append(handle(self._node, part.request, context))
             yield
 
         try:
             for part in parts:
-                await self._node.slices.run(step(part))
+                await self._node.slices.run(counted(context, step(part)))
                 if isinstance(answers[-1], asyncio.Future):
                     answers[-1] = await answers[-1]
                 if names is not None:
@@ -148,8 +155,3 @@ class Dispatcher:
             message = context.charge.charged(message)
         is_long = is_wide(message, TABLE[context.api_key].names) or (may_be_deep and is_deep(message))
         return encoded(self._node.answers, self._node.slices, context, message, is_long=is_long)
-
-
-def _busily(context: RequestContext, work: Callable[[], Any]) -> Any:
-    """Do a part of a request; its time is the client's, if that is counted."""
-    return work() if context.charge is None else context.charge.busy(work)

@@ -11,11 +11,13 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, Protocol
 
 from ottla.base.errors import CorruptDataError, StorageError
+from ottla.base.limits import FRAME_BYTES_AT_ONCE
 from ottla.base.types import TopicPartition
 from ottla.broker.answers import Answer, Encoded, Frame, Later
 from ottla.broker.fetch_sessions import Cached, FetchContext, PartitionKey
+from ottla.broker.handlers.encoding import as_it_is
 from ottla.broker.handlers.fetch_response import PartitionResult, encode_fetch, encode_fetch_steps, response_bytes
-from ottla.broker.handlers.table import RequestContext, counted, decode_message
+from ottla.broker.handlers.table import RequestContext, counted, decode_message, decode_slowly
 from ottla.broker.outbox import Piece
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.identity import HasIdentity
@@ -51,8 +53,21 @@ class _Outcome(NamedTuple):
 
 def handle(node: _Node, frame: Frame, offset: int, context: RequestContext) -> Answer:
     """Read now, or when there is enough."""
+    if len(frame) > FRAME_BYTES_AT_ONCE:
+        return Later(node.slices.start(_slowly(node, frame, offset, context), "a large fetch"), as_it_is)
+    return _carry_out(node, decode_message(context, frame, offset), context)
+
+
+async def _slowly(node: _Node, frame: Frame, offset: int, context: RequestContext) -> Answer | CorruptDataError:
+    try:
+        request = await decode_slowly(node.slices, context, frame, offset)
+        return _carry_out(node, request, context)
+    except CorruptDataError as fault:
+        return fault
+
+
+def _carry_out(node: _Node, request: FetchRequest, context: RequestContext) -> Answer:
     version = context.api_version
-    request: FetchRequest = decode_message(context, frame, offset)
     if request.isolation_level not in (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED):
         return _refuse(context, ErrorCode.UNKNOWN_SERVER_ERROR)
     by_id = version >= _TOPIC_IDS_FROM

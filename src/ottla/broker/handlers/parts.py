@@ -101,13 +101,14 @@ def cut(topics: Sequence[Any], field: str) -> Iterator[tuple[tuple[Any, ...], bo
     """
     part: list[Any] = []
     room, goes_on = PART_PARTITIONS, False
-    for topic in topics:
-        rest = getattr(topic, field)
+    for each in topics:
+        topic, rest = each, getattr(each, field)
         while len(rest) > room:
             if room:
                 part.append(topic._replace(**{field: rest[:room]}))
             yield tuple(part), goes_on
             part, rest, room, goes_on = [], rest[room:], PART_PARTITIONS, room > 0
-        part.append(topic._replace(**{field: rest}))
+            topic = topic._replace(**{field: rest})
+        part.append(topic)
         room -= len(rest)
     yield tuple(part), goes_on

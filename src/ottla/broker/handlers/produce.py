@@ -113,7 +113,7 @@ def handle(node: _Node, frame: Frame, offset: int, context: RequestContext) -> A
         return produce.encode(produce.refuse_all(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
     if produce.is_large:
         return Later(node.slices.start(_slowly(node, produce, context), "a produce to many partitions"), produce.encode)
-    _all(produce.look())
+    deque(produce.look(), 0)
     preparing = produce.prepare()
     answer = _proceed(produce) if preparing is None else then(preparing, lambda _: _proceed(produce))
     return Later(answer, produce.encode) if isinstance(answer, asyncio.Future) else produce.encode(answer)
@@ -121,14 +121,14 @@ def handle(node: _Node, frame: Frame, offset: int, context: RequestContext) -> A
 
 def _proceed(produce: "_Produce") -> Any:
     """Append now, or once the transaction coordinator has said yes. A response, or a future of it."""
-    _all(produce.find_unverified())
+    deque(produce.find_unverified(), 0)
     if not produce.unverified:
         return _append(produce, {})
     return then(produce.verify(), lambda errors: _append(produce, errors))
 
 
 def _append(produce: "_Produce", errors: dict[TopicPartition, ErrorCode]) -> Any:
-    _all(produce.append(errors))
+    deque(produce.append(errors), 0)
     return produce.response()
 
 
@@ -143,10 +143,6 @@ async def _slowly(node: _Node, produce: "_Produce", context: RequestContext) -> 
     await node.slices.run(counted(context, produce.append(errors)))
     response: ProduceResponse | asyncio.Future[ProduceResponse] = produce.response()
     return await response if isinstance(response, asyncio.Future) else response
-
-
-#: Takes all steps at once.
-_all: Final = deque[None](maxlen=0).extend
 
 
 class _Produce:

@@ -5,13 +5,16 @@ So a transaction that a coordinator of this broker has open is ended only for wh
 and may describe it. Everybody else is told INVALID_TXN_STATE.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol
 
 from ottla.base.types import TopicPartition
-from ottla.broker.handlers.table import RequestContext
+from ottla.broker.handlers.table import RequestContext, counted
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.partitions import HasPartitions
+from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.transactions import HasMarkers, HasTransactions
 from ottla.broker.runtime.answers import gather
 from ottla.broker.runtime.markers import Marker
@@ -26,11 +29,11 @@ from ottla.wire.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
-#: Producer id → what became of its markers. Those of one producer are answered together, as in Kafka.
-_Outcomes = dict[int, dict[TopicPartition, ErrorCode]]
+#: A request with more markers is carried out in steps: one takes some four microseconds, and more with partitions.
+_AT_ONCE: Final = 100
 
 
-class _Node(HasAccess, HasMarkers, HasPartitions, HasTransactions, Protocol):
+class _Node(HasAccess, HasMarkers, HasPartitions, HasSlices, HasTransactions, Protocol):
     """What this handler touches."""
 
 
@@ -38,25 +41,81 @@ def handle(node: _Node, request: WriteTxnMarkersRequest, context: RequestContext
     """End each producer's transaction in the partitions named."""
     may_alter = node.access.covers(context, AclOperation.ALTER)
     as_broker = node.access.allows_cluster(context, AclOperation.CLUSTER_ACTION, told=not may_alter)
+    markers = _Markers(node, request.markers, context, as_broker=as_broker)
     if not may_alter and not as_broker:
-        return _answer(_all_failed(request.markers, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
-    writing, refused = [], list[dict[TopicPartition, ErrorCode]]()
-    for marker in request.markers:
-        named = _partitions(marker)
-        if min(marker.producer_id, marker.producer_epoch) < 0 and any(node.partitions.find(*tp) for tp in named):
-            # There is no batch without a producer. As in Kafka the whole request fails, also markers that are written.
-            return _answer(_all_failed(request.markers, ErrorCode.UNKNOWN_SERVER_ERROR))
-        end = Marker(
-            marker.producer_id,
-            marker.producer_epoch,
-            marker.transaction_result,
-            marker.coordinator_epoch,
-            marker.transaction_version,
-        )
-        kept = _kept(node, context, marker.producer_id, named, as_broker=as_broker)
-        refused.append(kept)
-        writing.append(node.markers.write([tp for tp in named if tp not in kept], end))
-    return gather(writing, lambda written: _answer(_outcomes(request.markers, written, refused)))
+        markers.refused = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    if len(request.markers) > _AT_ONCE:
+        return node.slices.start(_slowly(node, markers, context), "writing the markers of many transactions")
+    deque(markers.write(), 0)
+    return gather(markers.writing, markers.response)
+
+
+async def _slowly(node: _Node, markers: "_Markers", context: RequestContext) -> WriteTxnMarkersResponse:
+    await node.slices.run(counted(context, markers.write()))
+    written = await asyncio.gather(*markers.writing)
+    await node.slices.run(counted(context, markers.tell(written)))
+    return WriteTxnMarkersResponse(tuple(markers.told))
+
+
+class _Markers:
+    """The markers of one request. Those of one producer are answered together, as in Kafka."""
+
+    def __init__(
+        self, node: _Node, markers: Sequence[WritableTxnMarker], context: RequestContext, *, as_broker: bool
+    ) -> None:
+        self._node = node
+        self._markers = markers
+        self._context = context
+        self._as_broker = as_broker
+        #: Why the whole request fails.
+        self.refused = ErrorCode.NONE
+        #: Of each marker what becomes of it in its partitions, and in which of them it is not written.
+        self.writing: list[asyncio.Future[dict[TopicPartition, ErrorCode]]] = []
+        self._kept: list[dict[TopicPartition, ErrorCode]] = []
+        self.told: list[WritableTxnMarkerResult] = []
+
+    def write(self) -> Iterator[None]:
+        """Begin to write them, one after the other."""
+        node = self._node
+        for marker in self._markers:
+            if self.refused is not ErrorCode.NONE:
+                return
+            named = _partitions(marker)
+            if min(marker.producer_id, marker.producer_epoch) < 0 and any(node.partitions.find(*tp) for tp in named):
+                # There is no batch without a producer. As in Kafka the whole request fails, also what is written.
+                self.refused = ErrorCode.UNKNOWN_SERVER_ERROR
+                return
+            end = Marker(
+                marker.producer_id,
+                marker.producer_epoch,
+                marker.transaction_result,
+                marker.coordinator_epoch,
+                marker.transaction_version,
+            )
+            kept = _kept(node, self._context, marker.producer_id, named, as_broker=self._as_broker)
+            self._kept.append(kept)
+            self.writing.append(node.markers.write([tp for tp in named if tp not in kept], end))
+            yield
+
+    def tell(self, written: Sequence[Mapping[TopicPartition, ErrorCode]]) -> Iterator[None]:
+        """Find what becomes of each producer's markers, with `written` for what was begun."""
+        outcomes: dict[int, dict[TopicPartition, ErrorCode]] = {}
+        for at, marker in enumerate(self._markers):
+            of_producer = outcomes.setdefault(marker.producer_id, {})
+            if self.refused is ErrorCode.NONE:
+                of_producer |= written[at]
+                of_producer |= self._kept[at]
+            else:
+                of_producer |= dict.fromkeys(_partitions(marker), self.refused)
+            yield
+        for producer_id, found in outcomes.items():
+            self.told.append(WritableTxnMarkerResult(producer_id, _topics(found)))
+            yield
+
+    def response(self, written: Sequence[Mapping[TopicPartition, ErrorCode]]) -> WriteTxnMarkersResponse:
+        """The answer, at once."""
+        deque(self.tell(written), 0)
+        return WriteTxnMarkersResponse(tuple(self.told))
 
 
 def _kept(
@@ -83,31 +142,6 @@ def _kept(
 
 def _partitions(marker: WritableTxnMarker) -> list[TopicPartition]:
     return [TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]
-
-
-def _all_failed(markers: Iterable[WritableTxnMarker], error: ErrorCode) -> _Outcomes:
-    outcomes: _Outcomes = {}
-    for marker in markers:
-        failed = dict.fromkeys(_partitions(marker), error)
-        outcomes.setdefault(marker.producer_id, {}).update(failed)
-    return outcomes
-
-
-def _outcomes(
-    markers: Sequence[WritableTxnMarker],
-    written: Sequence[Mapping[TopicPartition, ErrorCode]],
-    refused: Sequence[Mapping[TopicPartition, ErrorCode]],
-) -> _Outcomes:
-    outcomes: _Outcomes = {}
-    for marker, results, kept in zip(markers, written, refused, strict=True):
-        outcomes.setdefault(marker.producer_id, {}).update({**results, **kept})
-    return outcomes
-
-
-def _answer(outcomes: Mapping[int, Mapping[TopicPartition, ErrorCode]]) -> WriteTxnMarkersResponse:
-    return WriteTxnMarkersResponse(
-        tuple(WritableTxnMarkerResult(producer_id, _topics(found)) for producer_id, found in outcomes.items())
-    )
 
 
 def _topics(outcomes: Mapping[TopicPartition, ErrorCode]) -> tuple[WritableTxnMarkerTopicResult, ...]:

@@ -232,14 +232,6 @@ class Charge:
             return Later(answer.future, partial(self._go_on, answer.encode))
         return Throttled(answer, self.throttle_ms) if self.throttle_ms else answer
 
-    def busy(self, work: Callable[[], Any]) -> Any:
-        """Do a part of a request that is carried out in parts."""
-        self._since_ns = self._quotas.nanos()
-        try:
-            return work()
-        finally:
-            self._pause()
-
     def timed(self, steps: Iterator[Any]) -> Iterator[Any]:
         """The steps of work in slices, each of them charged."""
         while True:
