@@ -1,7 +1,7 @@
 """A large request takes turns of the loop of its own: several that come at once do not keep everybody else."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
 
 import pytest
@@ -9,18 +9,25 @@ import pytest
 from ottla.base.clock import ManualClock
 from ottla.base.limits import FRAME_BYTES_AT_ONCE
 from ottla.broker.answers import Answer, Later
+from ottla.broker.connections import Connections
 from ottla.broker.handlers.dispatch import Dispatcher
+from ottla.broker.handlers.encoding import as_it_is
+from ottla.broker.ports.quotas import Charge
 from ottla.broker.runtime.slices import TURN_MS
+from ottla.broker.server import Listener
 from ottla.broker.session import Session
+from ottla.log.storage import Slice
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
-from ottla.wire.frames import encode_request
+from ottla.wire.frames import decode_response, encode_request
 from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from tests.broker.ticking import TickingClock, steps, turns
+from ottla.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from tests.broker.lone_connections import LoneClient
+from tests.broker.ticking import TickingClock, some_turns_until, steps, turns
 from tests.broker.wire_client import WireClient
 
 _MEMBERS = 1_000
@@ -66,22 +73,90 @@ async def test_large_requests_that_come_at_once_take_turns(broker: AsyncBroker) 
 async def test_a_large_fetch_is_decoded_while_others_are_served(
     broker: AsyncBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    partitions = tuple(FetchPartition(n) for n in range(_MEMBERS))
-    topics = tuple(FetchTopic(topic=f"no such topic {n}", partitions=partitions) for n in range(5))
-    asked = FetchRequest(topics=topics)
-    frame = bytearray(encode_request(ApiKey.FETCH, 12, 1, "c", asked))
-    assert len(frame) > FRAME_BYTES_AT_ONCE
-    assert isinstance(Dispatcher(broker.node)(bytes(frame[4:]), Session("PLAINTEXT", "/127.0.0.1")), Later)
+    """Its partitions are few here. What is behind a request is ignored, as in Kafka, but has to be received."""
+    await broker.node.topics.create("t", 1, {})
+    asked = FetchRequest(topics=(FetchTopic(topic="t", partitions=(FetchPartition(0),)),))
+    small = encode_request(ApiKey.FETCH, 12, 1, "c", asked)[4:]
+    large = small + bytes(FRAME_BYTES_AT_ONCE)
+    dispatch, session = Dispatcher(broker.node), Session("PLAINTEXT", "/127.0.0.1")
+    assert not isinstance(dispatch(small, session), Later)
+    answer = dispatch(large, session)
+    assert isinstance(answer, Later)
+    told = answer.encode(await answer.future)
+    assert isinstance(told, list)
+    frame = b"".join(each for each in told if not isinstance(each, Slice))
+    assert decode_response(ApiKey.FETCH, 12, frame[4:])[1].responses[0].partitions[0].error_code == ErrorCode.NONE
     async with WireClient(broker) as client:
-        told = await client.ask(ApiKey.FETCH, asked, 12)
-        found = [each.error_code for topic in told.responses for each in topic.partitions]
-        assert found == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 5 * _MEMBERS
-        del frame[-100:]
-        frame[:4] = (len(frame) - 4).to_bytes(4, "big")
-        await client.send_bytes(bytes(frame))
+        damaged = large[: len(small) - 20].ljust(len(large), b"\xff")
+        await client.send_bytes(len(damaged).to_bytes(4, "big") + damaged)
         assert await client.is_closed()
     (line,) = [each.getMessage() for each in caplog.records if each.name == "ottla.broker.connections"]
     assert "FetchRequest v12" in line
+
+
+async def test_what_a_client_waits_for_ends_with_its_connection_also_where_it_is_known_just_then() -> None:
+    """A large request gives what its fetch waits for. The client goes when that is there and not passed on yet."""
+    loop = asyncio.get_running_loop()
+    first, second = loop.create_future(), loop.create_future()
+    clock = ManualClock()
+    listener = Listener(
+        lambda frame, session: Later(first, as_it_is),
+        clock,
+        Connections(clock, max_idle_ms=-1),
+        name="PLAINTEXT",
+        max_request_bytes=100,
+    )
+    client = LoneClient(listener)
+    client.send(1)
+    first.set_result(Later(second, as_it_is))
+    client.close()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert second.cancelled()
+
+
+@pytest.mark.parametrize(("markers", "partitions"), [(300, 1), (20, 40)])
+async def test_many_transaction_markers_are_written_in_turns_and_to_the_end(
+    broker: AsyncBroker, markers: int, partitions: int
+) -> None:
+    await broker.node.topics.create("t", partitions, {})
+    logs = [broker.node.partitions.find("t", n) for n in range(partitions)]
+
+    def written() -> int:
+        return sum(each.log.end_offset for each in logs if each is not None)
+
+    named = (WritableTxnMarkerTopic("t", tuple(range(partitions))),)
+    request = WriteTxnMarkersRequest(tuple(WritableTxnMarker(n, 0, True, named) for n in range(markers)))
+    async with WireClient(broker) as client:
+        answer = asyncio.create_task(client.ask(ApiKey.WRITE_TXN_MARKERS, request))
+        seen = await turns(answer, written)
+        assert len((await answer).markers) == markers
+        assert max(steps(seen)) <= (TURN_MS + 1) * partitions
+        await client.send(ApiKey.WRITE_TXN_MARKERS, request, 1)
+        await some_turns_until(lambda: written() > markers * partitions)
+    await some_turns_until(lambda: written() == 2 * markers * partitions)  # who has asked is gone
+
+
+async def test_what_a_large_request_takes_is_charged(broker: AsyncBroker) -> None:
+    """Its answer is made, and charged, in the midst of a step."""
+    quotas = broker.node.quotas
+    limit = EntryData((EntityData("client-id", None),), (OpData("request_percentage", 1.0, False),))
+    async with WireClient(broker) as client:
+        await client.ask(ApiKey.ALTER_CLIENT_QUOTAS, AlterClientQuotasRequest((limit,)), 1)
+    now_ns = 0
+    quotas.nanos = lambda: now_ns
+    charge = quotas.charge(Session("PLAINTEXT", "/127.0.0.1"), "c")
+
+    assert charge is not None
+
+    def step(charge: Charge) -> Iterator[int]:
+        nonlocal now_ns
+        now_ns += 10**9
+        yield charge.requested()
+
+    charge.carried(Later(asyncio.get_running_loop().create_future(), as_it_is))
+    (throttle_ms,) = charge.timed(step(charge))
+    assert throttle_ms > 0
 
 
 async def test_a_stranger_is_answered_at_once(broker: AsyncBroker) -> None:

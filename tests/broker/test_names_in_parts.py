@@ -143,7 +143,7 @@ async def test_what_is_asked_of_many_is_answered_in_parts_and_in_order(
     answer, pieces = await _in_pieces(broker, client, key, request(_NAMES), version)
     names = TABLE[key].names
     assert names is not None
-    assert pieces == 2 * -(-len(_NAMES) // names.at_once), "a part is a step, and what comes after it is none"
+    assert pieces == 2 * -(-len(_NAMES) // names.at_once), "each part is one step, and then the end of the steps"
     told = getattr(answer, names.told)
     assert [name in each for each, name in zip(told, _NAMES, strict=True)] == [True] * len(_NAMES)
 

@@ -26,6 +26,15 @@ async def turns(answer: "asyncio.Task[Any]", look: Callable[[], int]) -> list[in
     return seen
 
 
+async def some_turns_until(holds: Callable[[], bool]) -> None:
+    """As many turns of the loop as that takes; AssertionError where it takes very many."""
+    for _ in range(100_000):
+        if holds():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it does not come")
+
+
 def steps(seen: list[int]) -> list[int]:
     """By how much it has changed from turn to turn."""
     return [abs(after - before) for before, after in pairwise(seen)]

@@ -7,7 +7,8 @@ A frame larger than `socket.request.max.bytes` is refused as soon as its length 
 that all connections share, and their sockets are not read while there is none (`frame_memory`). One of megabytes is not
 received before those ahead of it are answered, and its memory stays counted until nobody uses it any more: it may wait
 for a thread. Of a client that has not said yet who it is one frame is taken at a time: until that is answered nothing
-more is read, and its memory stays counted. As in Kafka, a frame that cannot be understood closes the connection.
+more is read, and its memory stays counted. As in Kafka, a frame that cannot be understood closes the connection. What
+comes behind a connection's last request is read and dropped: if it were left, its end might not let the answer through.
 Nothing that a peer sends can raise an exception out of this module.
 """
 
@@ -329,6 +330,7 @@ class Connection(asyncio.BufferedProtocol):
     def _answered(self, future: asyncio.Future[Any]) -> None:
         later, self._later = self._later, None
         if later is None or future.cancelled() or self._transport is None:
+            _forget(future)
             return
         met = future.exception() or future.result()
         if isinstance(met, BaseException):  # not raised here: its traceback would keep this request alive
@@ -395,6 +397,12 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
         else:
             self.close()
+
+
+def _forget(future: asyncio.Future[Any]) -> None:
+    """Nobody waits any more for what this one gives, nor for what that gives in its turn."""
+    if not future.cancelled() and future.exception() is None and isinstance(future.result(), Later):
+        future.result().future.cancel()
 
 
 class Listener:

@@ -10,6 +10,7 @@ from ottla.base.errors import CorruptDataError
 from ottla.base.limits import FRAME_BYTES_AT_ONCE
 from ottla.broker.answers import Answer, Frame, Later
 from ottla.broker.handlers.encoding import as_it_is, encoded, is_deep, is_wide
+from ottla.broker.handlers.large import slowly
 from ottla.broker.handlers.parts import Names, Part, joined, parts_of
 from ottla.broker.handlers.table import (
     TABLE,
@@ -18,7 +19,6 @@ from ottla.broker.handlers.table import (
     RequestContext,
     counted,
     decode_message,
-    decode_slowly,
 )
 from ottla.broker.node import Node
 from ottla.broker.runtime.encoding import AnswerTooLargeError
@@ -72,29 +72,13 @@ class Dispatcher:
         if entry.raw:
             answer = handle(self._node, frame, offset, context)
         elif len(frame) > FRAME_BYTES_AT_ONCE:
-            work = self._slowly(entry, handle, frame, offset, context)
-            answer = Later(self._node.slices.start(work, f"a large {API[key].name}"), as_it_is)
+            slices = self._node.slices
+            carry_out = partial(self._carry_out, entry, handle, size_bytes=len(frame), context=context)
+            work = slowly(slices, context, frame, offset, carry_out)
+            answer = Later(slices.start(work, f"a large {API[key].name}"), as_it_is)
         else:
             answer = self._carry_out(entry, handle, decode_message(context, frame, offset), len(frame), context)
         return answer if charge is None else charge.carried(answer)
-
-    async def _slowly(
-        self, entry: Entry, handle: Callable[..., Any], frame: Frame, offset: int, context: RequestContext
-    ) -> Answer | CorruptDataError:
-        """Decode a large request in steps and carry it out, while others are served."""
-        done: list[Any] = []
-
-        def steps() -> Iterator[None]:
-            done.append(self._carry_out(entry, handle, done.pop(), len(frame), context))
-            yield
-
-        try:
-            done.append(await decode_slowly(self._node.slices, context, frame, offset))
-            await self._node.slices.run(counted(context, steps()))
-        except CorruptDataError as fault:
-            return fault
-        answer: Answer = done.pop()
-        return answer
 
     def _carry_out(
         self, entry: Entry, handle: Callable[..., Any], message: Any, size_bytes: int, context: RequestContext
@@ -126,13 +110,12 @@ class Dispatcher:
         answers: list[Any] = []
         made = self._node.answers.begin(context.api_key, context.api_version, context.client_id)
 
-        def step(part: Part) -> Iterator[None]:
-            answers.append(handle(self._node, part.request, context))
-            yield
+        def step(part: Part) -> Iterator[Any]:
+            yield handle(self._node, part.request, context)
 
         try:
             for part in parts:
-                await self._node.slices.run(counted(context, step(part)))
+                answers += await self._node.slices.collect(counted(context, step(part)))
                 if isinstance(answers[-1], asyncio.Future):
                     answers[-1] = await answers[-1]
                 if names is not None:

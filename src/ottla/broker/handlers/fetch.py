@@ -17,7 +17,8 @@ from ottla.broker.answers import Answer, Encoded, Frame, Later
 from ottla.broker.fetch_sessions import Cached, FetchContext, PartitionKey
 from ottla.broker.handlers.encoding import as_it_is
 from ottla.broker.handlers.fetch_response import PartitionResult, encode_fetch, encode_fetch_steps, response_bytes
-from ottla.broker.handlers.table import RequestContext, counted, decode_message, decode_slowly
+from ottla.broker.handlers.large import slowly
+from ottla.broker.handlers.table import RequestContext, counted, decode_message
 from ottla.broker.outbox import Piece
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.identity import HasIdentity
@@ -54,16 +55,9 @@ class _Outcome(NamedTuple):
 def handle(node: _Node, frame: Frame, offset: int, context: RequestContext) -> Answer:
     """Read now, or when there is enough."""
     if len(frame) > FRAME_BYTES_AT_ONCE:
-        return Later(node.slices.start(_slowly(node, frame, offset, context), "a large fetch"), as_it_is)
+        work = slowly(node.slices, context, frame, offset, lambda request: _carry_out(node, request, context))
+        return Later(node.slices.start(work, "a large fetch"), as_it_is)
     return _carry_out(node, decode_message(context, frame, offset), context)
-
-
-async def _slowly(node: _Node, frame: Frame, offset: int, context: RequestContext) -> Answer | CorruptDataError:
-    try:
-        request = await decode_slowly(node.slices, context, frame, offset)
-        return _carry_out(node, request, context)
-    except CorruptDataError as fault:
-        return fault
 
 
 def _carry_out(node: _Node, request: FetchRequest, context: RequestContext) -> Answer:

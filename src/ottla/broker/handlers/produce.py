@@ -153,6 +153,7 @@ class _Produce:
         self._size_bytes = size_bytes
         self._request = request
         self._context = context
+        #: Else they have ids.
         self._has_names = context.api_version < _TOPIC_IDS_FROM
         #: Partitions whose last records have to be on the device before they are acknowledged.
         self._syncs: dict[TopicPartition, asyncio.Future[ErrorCode]] = {}

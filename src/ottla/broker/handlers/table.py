@@ -14,11 +14,10 @@ from ottla.base.limits import MAX_REQUEST_ELEMENTS
 from ottla.broker.answers import Frame
 from ottla.broker.handlers.parts import PART_OFFSET_GROUPS, Names
 from ottla.broker.ports.quotas import Charge
-from ottla.broker.runtime.slices import Slices
 from ottla.broker.session import Session
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.codec import WireError
-from ottla.wire.schema import decode, decode_steps
+from ottla.wire.schema import decode
 
 #: The setting with which versions are offered that Apache Kafka may still change.
 UNSTABLE_VERSIONS: Final = "unstable.api.versions.enable"
@@ -52,25 +51,11 @@ def decode_message(context: RequestContext, frame: Frame, offset: int) -> Any:
     try:
         return decode(message, context.api_version, frame, offset, exact=False, max_elements=MAX_REQUEST_ELEMENTS)
     except WireError as fault:
-        raise _of_client(fault, context) from None
+        raise of_client(fault, context) from None
 
 
-async def decode_slowly(slices: Slices, context: RequestContext, frame: Frame, offset: int) -> Any:
-    """The same for a large request, while others are served."""
-    cls, decoded = API[context.api_key].request, list[Any]()
-
-    def steps() -> Iterator[None]:
-        message = yield from decode_steps(cls, context.api_version, frame, offset, max_elements=MAX_REQUEST_ELEMENTS)
-        decoded.append(message)
-
-    try:
-        await slices.run(counted(context, steps()))
-    except WireError as fault:
-        raise _of_client(fault, context) from None
-    return decoded.pop()
-
-
-def _of_client(fault: WireError, context: RequestContext) -> WireError:
+def of_client(fault: WireError, context: RequestContext) -> WireError:
+    """The same error with the client's name."""
     return WireError(f"{fault} (client id {context.client_id!r})")
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from ottla.base.types import TopicPartition
-from ottla.broker.handlers.table import RequestContext, counted
+from ottla.broker.handlers.table import RequestContext
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.partitions import HasPartitions
 from ottla.broker.ports.slices import HasSlices
@@ -29,7 +29,7 @@ from ottla.wire.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
-#: A request with more markers is carried out in steps: one takes some four microseconds, and more with partitions.
+#: A request of more markers, and partitions of theirs, is carried out in steps.
 _AT_ONCE: Final = 100
 
 
@@ -44,17 +44,24 @@ def handle(node: _Node, request: WriteTxnMarkersRequest, context: RequestContext
     markers = _Markers(node, request.markers, context, as_broker=as_broker)
     if not may_alter and not as_broker:
         markers.refused = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    if len(request.markers) > _AT_ONCE:
-        return node.slices.start(_slowly(node, markers, context), "writing the markers of many transactions")
+    if _has_many(request.markers):
+        # To the end, as a short one, also when who asked has gone.
+        return asyncio.shield(node.slices.start(_slowly(node, markers), "writing the markers of many transactions"))
     deque(markers.write(), 0)
-    return gather(markers.writing, markers.response)
+    return gather(markers.writing if markers.refused is ErrorCode.NONE else [], markers.response)
 
 
-async def _slowly(node: _Node, markers: "_Markers", context: RequestContext) -> WriteTxnMarkersResponse:
-    await node.slices.run(counted(context, markers.write()))
-    written = await asyncio.gather(*markers.writing)
-    await node.slices.run(counted(context, markers.tell(written)))
+async def _slowly(node: _Node, markers: "_Markers") -> WriteTxnMarkersResponse:
+    await node.slices.run(markers.write())
+    written = [await each for each in markers.writing] if markers.refused is ErrorCode.NONE else []
+    await node.slices.run(markers.tell(written))
     return WriteTxnMarkersResponse(tuple(markers.told))
+
+
+def _has_many(markers: Sequence[WritableTxnMarker]) -> bool:
+    if len(markers) > _AT_ONCE:
+        return True
+    return sum(len(topic.partition_indexes) for marker in markers for topic in marker.topics) > _AT_ONCE
 
 
 class _Markers:
@@ -98,7 +105,7 @@ class _Markers:
             yield
 
     def tell(self, written: Sequence[Mapping[TopicPartition, ErrorCode]]) -> Iterator[None]:
-        """Find what becomes of each producer's markers, with `written` for what was begun."""
+        """Find what becomes of each producer's markers; `written` is of what was begun, where nothing is refused."""
         outcomes: dict[int, dict[TopicPartition, ErrorCode]] = {}
         for at, marker in enumerate(self._markers):
             of_producer = outcomes.setdefault(marker.producer_id, {})

@@ -235,13 +235,13 @@ class Charge:
     def timed(self, steps: Iterator[Any]) -> Iterator[Any]:
         """The steps of work in slices, each of them charged."""
         while True:
-            since_ns = self._quotas.nanos()
+            self._since_ns = self._quotas.nanos()
             try:
                 step = next(steps)
             except StopIteration:
                 return
             finally:
-                self._busy_ns += self._quotas.nanos() - since_ns
+                self._pause()  # what the step has not charged itself (`requested`)
             yield step
 
     def _go_on(self, encode: Callable[[Any], Answer], result: Any) -> Answer:
