@@ -128,7 +128,7 @@ def decode(
 def decode_steps(
     cls: type[M], version: int, data: codec.Buffer, offset: int = 0, *, max_elements: int = NO_LIMIT
 ) -> Generator[None, None, M]:
-    """The same in steps, without `exact`, for a message of many elements: a hundred of them, at most, in each."""
+    """The same in steps, without `exact`, for a message of many elements: about a hundred of them in each."""
     try:
         value: M = yield from _read_steps(codec.Reader(data, offset, max_elements), plan(cls, version))
     except WireError as error:
