@@ -7,6 +7,8 @@ PYTEST := $(PY) -m pytest
 # The files that take longest begin: else one process would work on them at last, and the other would have nothing to do.
 PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
 LONGEST := tests/spark tests/sim tests/cli
+# Foreign peers take as long to start as to answer: two processes, each with its own Apache Kafka, keep both cores busy.
+BESIDE := -n 2 --dist loadfile
 # Whole scripts, run by Spark in processes of their own: half a minute each.
 SPARK_SCRIPTS := spark and slow and not interop and not chaos
 # SHORT=1 makes "make sim" about a minute long, if nothing says how long it is to be.
@@ -53,7 +55,7 @@ check: setup ## ruff, mypy --strict, import contracts, the rules of the house
 	$(PYTEST) -q tests/house
 
 interop: setup-interop ## foreign clients on our broker, our client and pipeline on Apache Kafka
-	$(PYTEST) -m "interop$(NOT_SLOW)"
+	$(PYTEST) $(BESIDE) -m "interop$(NOT_SLOW)" tests
 
 chaos: setup-interop ## kill -9 of every process of the house, then the count
 	$(PYTEST) -m "chaos$(NOT_SLOW)"

@@ -75,9 +75,7 @@ class Damage(NamedTuple):
 
 def do_damage(disk: SimDisk, rng: random.Random, *, clean: bool) -> Damage | None:
     """Remove, empty, cut or change a drawn file; None if the drawn one is left as it is."""
-    files = disk.files()
-    own = [each for each in files if not each[0]]
-    folder, name = rng.choice(own if own and rng.random() < _OWN else files)
+    folder, name = drawn_file(disk, rng)
     before = disk.content(folder, name)
     how = rng.choice(("removed", "emptied", "cut", "flipped"))
     is_metadata = folder == f"{METADATA_TOPIC}-0" and name.endswith(LOG)
@@ -119,6 +117,13 @@ def do_damage(disk: SimDisk, rng: random.Random, *, clean: bool) -> Damage | Non
         case _:
             return None
     return damage
+
+
+def drawn_file(disk: SimDisk, rng: random.Random) -> tuple[str, str]:
+    """Folder and name of the file that is damaged."""
+    files = disk.files()
+    own = [each for each in files if not each[0]]
+    return rng.choice(own if own and rng.random() < _OWN else files)
 
 
 def _is_marked(disk: SimDisk, folder: str) -> bool:

@@ -70,7 +70,7 @@ def _of_the_cluster() -> dict[str, Mutant]:
     return {
         "broker-remembers-no-batch": Mutant(Kind.PLAIN, _TWICE, cluster.remembers_no_batch()),
         "unclean-election": Mutant(Kind.PLAIN, frozenset({"lost-write"}), cluster.unclean_election(), first_seed=48),
-        "no-aborted-list": Mutant(Kind.GROUPS, frozenset({"aborted-read"}), cluster.no_aborted_list()),
+        "no-aborted-list": Mutant(Kind.GROUPS, frozenset({"aborted-read"}), cluster.no_aborted_list(), first_seed=7),
         "reads-open-transactions": Mutant(
             Kind.GROUPS, frozenset({"aborted-read", "vanished-read"}), cluster.reads_open_transactions(), first_seed=14
         ),
@@ -118,7 +118,7 @@ def _of_the_broker() -> dict[str, Mutant]:
             Kind.BROKER_DAMAGE,
             frozenset({"lost-write", "unexpected-exception"}),
             damage.cuts_the_metadata(),
-            first_seed=136,
+            first_seed=4,
         ),
         "dedup-window-of-four": Mutant(Kind.BROKER_PLAIN, _TWICE, broker.dedup_window_of_four()),
         "marks-before-it-decides": Mutant(
@@ -131,10 +131,10 @@ def _of_the_broker() -> dict[str, Mutant]:
             Kind.BROKER_TRANSACTIONS, frozenset({"decided-lost"}), broker.two_phase_times_out(), first_seed=12
         ),
         "broker-takes-any-generation": Mutant(
-            Kind.BROKER_GROUPS, frozenset({"commit-regression"}), cluster.any_generation_commits(), first_seed=64
+            Kind.BROKER_GROUPS, frozenset({"commit-regression"}), cluster.any_generation_commits(), first_seed=72
         ),
         "any-generation-commits-to-the-broker": Mutant(
-            Kind.BROKER_PIPELINE, _TWICE, cluster.any_generation_commits(), first_seed=24
+            Kind.BROKER_PIPELINE, _TWICE, cluster.any_generation_commits(), first_seed=120
         ),
         "hands-over-at-once": Mutant(
             Kind.BROKER_CONSUMER_GROUPS, frozenset({"two-owners"}), broker.hands_over_at_once(), first_seed=3
@@ -143,13 +143,13 @@ def _of_the_broker() -> dict[str, Mutant]:
             Kind.BROKER_CONSUMER_GROUPS,
             frozenset({"commit-regression", "duplicate"}),
             broker.any_epoch_commits(),
-            first_seed=21,
+            first_seed=27,
         ),
         "reads-beyond-open-transactions": Mutant(
-            Kind.BROKER_GROUPS, frozenset({"aborted-read"}), broker.reads_beyond_open_transactions()
+            Kind.BROKER_GROUPS, frozenset({"aborted-read"}), broker.reads_beyond_open_transactions(), first_seed=5
         ),
         "keeps-a-torn-tail": Mutant(
-            Kind.BROKER_POWER, frozenset({"lost-write", "unreadable-log"}), broker.keeps_a_torn_tail(), first_seed=18
+            Kind.BROKER_POWER, frozenset({"lost-write", "unreadable-log"}), broker.keeps_a_torn_tail(), first_seed=25
         ),
         "syncs-nothing": Mutant(
             Kind.BROKER_POWER, frozenset({"lost-write", "lost-flushed", "unreadable-log"}), broker.syncs_nothing()
@@ -170,13 +170,13 @@ def _of_the_cleaner() -> dict[str, Mutant]:
             Kind.BROKER_PIPELINE,
             frozenset({"commit-regression", "unprocessed", "unseen"}),
             cleaner.takes_aborted_for_committed(),
-            first_seed=163,
+            first_seed=204,
         ),
         "cleaner-gives-up-its-segments": Mutant(
             Kind.BROKER_STEPS,
             frozenset({"forgotten", "lost-write"}),
             cleaner.gives_up_its_segments(),
-            first_seed=37,
+            first_seed=55,
         ),
     }
 
@@ -188,6 +188,6 @@ def _of_deletion() -> dict[str, Mutant]:
             Kind.BROKER_PLAIN, frozenset({"undeleted"}), deletion.answers_before_it_writes()
         ),
         "start-believed-too-high": Mutant(
-            Kind.BROKER_PLAIN, frozenset({"lost-write"}), deletion.believes_a_start_too_high()
+            Kind.BROKER_PLAIN, frozenset({"lost-write"}), deletion.believes_a_start_too_high(), first_seed=12
         ),
     }

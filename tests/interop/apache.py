@@ -20,9 +20,9 @@ import socket
 import struct
 import subprocess
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -98,12 +98,19 @@ def spark_connector_jars() -> list[Path]:
 def _fetched(pom: str, name: str) -> Path:
     java()
     libs = _CACHE / name / "libs"
-    _CACHE.mkdir(parents=True, exist_ok=True)
-    with (_CACHE / "lock").open("w") as lock:  # several test processes may start at once
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with alone_in_cache():
         if not libs.is_dir():
             _fetch(Path(__file__).with_name(pom), libs)
     return libs
+
+
+@contextmanager
+def alone_in_cache() -> Iterator[None]:
+    """What is made once for all is made by one process: several test processes may start at once."""
+    _CACHE.mkdir(parents=True, exist_ok=True)
+    with (_CACHE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _fetch(pom: Path, libs: Path) -> None:

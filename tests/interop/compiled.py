@@ -19,13 +19,19 @@ def java_classes(name: str) -> Path:
     """
     source = Path(__file__).parent / "java" / f"{name}.java"
     version = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
-    classes = apache.jars().parent / f"{name.lower()}-{version}"
-    if not classes.is_dir():
-        compiler = shutil.which("javac")
-        if compiler is None:
-            raise apache.MissingPeerError(f"{source.name} is compiled: `javac` is not on the PATH")
-        part = classes.with_suffix(".part")
-        command = [compiler, "-nowarn", "-d", str(part), "-cp", f"{apache.jars()}/*", str(source)]
-        subprocess.run(command, check=True, capture_output=True)
-        part.rename(classes)
+    libs = apache.jars()
+    classes = libs.parent / f"{name.lower()}-{version}"
+    with apache.alone_in_cache():
+        if not classes.is_dir():
+            _compile(source, libs, classes)
     return classes
+
+
+def _compile(source: Path, libs: Path, classes: Path) -> None:
+    compiler = shutil.which("javac")
+    if compiler is None:
+        raise apache.MissingPeerError(f"{source.name} is compiled: `javac` is not on the PATH")
+    part = classes.with_suffix(".part")
+    command = [compiler, "-nowarn", "-d", str(part), "-cp", f"{libs}/*", str(source)]
+    subprocess.run(command, check=True, capture_output=True)
+    part.rename(classes)
