@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from bench import (
     assignor_figures,
@@ -55,43 +56,39 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     parts = given.only or list(_PARTS)
     comparisons: list[Comparison] = []
-    if not set(parts) <= {"assignors", "log", "others", "start", "tls"}:
-        comparisons += _on_brokers(parts, given.rounds, given.scale)
-    if "log" in parts:
-        comparisons.append(_log(given.rounds, given.scale))
-    if "others" in parts:
-        comparisons.append(_others(given.rounds, given.scale))
-    if "tls" in parts:
-        comparisons.append(_tls(given.rounds, given.scale))
-    if "assignors" in parts:
-        comparisons.append(assignors(given.rounds, given.scale))
-    if "start" in parts:
-        comparisons.append(start(given.rounds, given.scale))
-    for comparison in comparisons:
+    for comparison in _measured(parts, given.rounds, given.scale):
         show(comparison)
-    write(given.output, comparisons, given.rounds, given.scale)
-    print(f"written to {given.output}")
+        comparisons.append(comparison)
+        write(given.output, comparisons, given.rounds, given.scale)  # a run that is stopped leaves what it has
+        print(f"written to {given.output}", flush=True)
 
 
-def _on_brokers(parts: Sequence[str], rounds: int, scale: float) -> list[Comparison]:
-    """The parts that need brokers."""
-    comparisons: list[Comparison] = []
+def _measured(parts: Sequence[str], rounds: int, scale: float) -> Iterator[Comparison]:
+    """The parts that were asked for, each as soon as it is measured: the whole takes hours."""
+    if not set(parts) <= _ON_BROKERS_OF_THEIR_OWN.keys():
+        yield from _on_brokers(parts, rounds, scale)
+    for part, take in _ON_BROKERS_OF_THEIR_OWN.items():
+        if part in parts:
+            yield take(rounds, scale)
+
+
+def _on_brokers(parts: Sequence[str], rounds: int, scale: float) -> Iterator[Comparison]:
+    """The parts that share two brokers."""
     with own_pair() as peers:
         if "broker" in parts:
-            comparisons += brokers(peers, rounds, scale)
+            yield from brokers(peers, rounds, scale)
         if "load" in parts:
-            comparisons.append(load(peers, rounds, scale))
+            yield load(peers, rounds, scale)
         if "groups" in parts:
-            comparisons.append(groups(peers, rounds, scale))
+            yield groups(peers, rounds, scale)
         if "transactions" in parts:
-            comparisons.append(transactions(peers, rounds, scale))
+            yield transactions(peers, rounds, scale)
         if "clients" in parts:
-            comparisons += clients(peers, rounds, scale)
+            yield from clients(peers, rounds, scale)
         if "spark" in parts:
-            comparisons.append(spark(peers, rounds, scale))
+            yield spark(peers, rounds, scale)
         if "shapes" in parts:
-            comparisons.append(shapes(peers, rounds, scale))
-    return comparisons
+            yield shapes(peers, rounds, scale)
 
 
 def _take(
@@ -292,6 +289,15 @@ def shapes(peers: dict[str, Peer], rounds: int, scale: float) -> Comparison:
             _take(comparison, peer, "spark_shapes", figure, peers["Apache Kafka"].bootstrap, scale)
     return comparison
 
+
+#: Parts that begin with brokers of their own, or need none.
+_ON_BROKERS_OF_THEIR_OWN: Final[Mapping[str, Callable[[int, float], Comparison]]] = {
+    "log": _log,
+    "others": _others,
+    "tls": _tls,
+    "assignors": assignors,
+    "start": start,
+}
 
 if __name__ == "__main__":
     main()
