@@ -8,7 +8,8 @@ PYTEST := $(PY) -m pytest
 PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
 LONGEST := tests/spark tests/sim tests/cli
 # Foreign peers take as long to start as to answer: two processes, each with its own Apache Kafka, keep both cores busy.
-BESIDE := -n 2 --dist loadfile
+BESIDE := -n 2 --dist loadfile --no-loadscope-reorder
+LONGEST_BESIDE := tests/interop/test_born_in_apache_kafka.py tests/interop/test_demo_on_apache_kafka.py
 # Whole scripts, run by Spark in processes of their own: half a minute each.
 SPARK_SCRIPTS := spark and slow and not interop and not chaos
 # SHORT=1 makes "make sim" about a minute long, if nothing says how long it is to be.
@@ -55,7 +56,7 @@ check: setup ## ruff, mypy --strict, import contracts, the rules of the house
 	$(PYTEST) -q tests/house
 
 interop: setup-interop ## foreign clients on our broker, our client and pipeline on Apache Kafka
-	$(PYTEST) $(BESIDE) -m "interop$(NOT_SLOW)" tests
+	$(PYTEST) $(BESIDE) -m "interop$(NOT_SLOW)" $(LONGEST_BESIDE) tests
 
 chaos: setup-interop ## kill -9 of every process of the house, then the count
 	$(PYTEST) -m "chaos$(NOT_SLOW)"
