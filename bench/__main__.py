@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -107,7 +108,8 @@ def _take(
         comparison.add(peer, values)
         print("".join(f"    {name}: {value:,.4g}\n" for name, value in values.items()), end="", flush=True)
     except FigureFailedError as fault:
-        comparison.faults.append(f"{peer}: {fault}")
+        print(fault.said, flush=True)
+        _failed(comparison, f"{peer}: {fault}")
         return False
     return True
 
@@ -163,10 +165,22 @@ def groups(peers: dict[str, Peer], rounds: int, scale: float) -> Comparison:
 
 
 def _restart(comparison: Comparison, name: str, peer: Peer, figure: str, answered: Callable[[], None]) -> None:
-    try:
+    with _perhaps(comparison, f"{name}: {figure}"):
         comparison.add(name, {figure: restarted(peer, answered)})
+
+
+@contextmanager
+def _perhaps(comparison: Comparison, what: str) -> Iterator[None]:
+    """A figure that cannot be taken, because the peer fails, is a fault of the comparison, and the others are taken."""
+    try:
+        yield
     except (PeerFailedError, OSError, ValueError) as fault:
-        comparison.faults.append(f"{name}: {figure}: {str(fault)[:100]}")
+        _failed(comparison, f"{what}: {str(fault)[:100]}")
+
+
+def _failed(comparison: Comparison, fault: str) -> None:
+    comparison.faults.append(fault)
+    print(f"    not measured: {fault}", flush=True)
 
 
 def transactions(peers: dict[str, Peer], rounds: int, scale: float) -> Comparison:
@@ -212,16 +226,29 @@ def _others(rounds: int, scale: float) -> Comparison:
         for _ in range(rounds):
             for figure in heavy_figures.FIGURES:
                 for name, peer in peers.items():
-                    _take(comparison, name, "heavy_figures", figure, peer.bootstrap, scale)
+                    if not _take(comparison, name, "heavy_figures", figure, peer.bootstrap, scale):
+                        _again(comparison, name, peer)  # what comes next finds a broker that answers
         for name, peer in peers.items():
-            found: Values = {}
-            assert isinstance(peer, OttlaPeer | ApacheKafka)
-            peer.kill9()
-            peer.restart()
-            with canary(peer.bootstrap, "coordinators load", found):
-                transaction_figures.ids_are_there(peer.bootstrap, scale)
-            comparison.add(name, found)
+            with _perhaps(comparison, f"{name}: coordinators load"):
+                comparison.add(name, _while_coordinators_load(peer, scale))
     return comparison
+
+
+def _again(comparison: Comparison, name: str, peer: Peer) -> None:
+    assert isinstance(peer, OttlaPeer | ApacheKafka)
+    with _perhaps(comparison, f"{name}: a start"):
+        peer.kill9()
+        peer.restart()
+
+
+def _while_coordinators_load(peer: Peer, scale: float) -> Values:
+    assert isinstance(peer, OttlaPeer | ApacheKafka)
+    found: Values = {}
+    peer.kill9()
+    peer.restart()
+    with canary(peer.bootstrap, "coordinators load", found):
+        transaction_figures.ids_are_there(peer.bootstrap, scale)
+    return found
 
 
 def _tls(rounds: int, scale: float) -> Comparison:

@@ -29,6 +29,9 @@ _RECORD = encode_batch([Record(0, 1_700_000_000_000, None, b"x" * 100, ())])
 #: How a value of the canary is called, after what it was measured beside.
 SLOWEST, HIGH = "another client's slowest record", "another client's record, p99"
 
+#: A broker that serves nobody for so long after the heavy thing counts as one that has ended.
+_PATIENCE_S = 60.0
+
 
 @contextmanager
 def canary(bootstrap: str, during: str, found: Values) -> Iterator[None]:
@@ -39,8 +42,11 @@ def canary(bootstrap: str, during: str, found: Values) -> Iterator[None]:
         process.stdout.readline()  # it has begun
         try:
             yield
+            said, _ = process.communicate(timeout=_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            raise TimeoutError(f"another client waits for more than {_PATIENCE_S:.0f} s") from None
         finally:
-            said, _ = process.communicate()
+            process.kill()
     slowest, high = json.loads(said)
     found[f"{during}: {SLOWEST}"] = slowest
     found[f"{during}: {HIGH}"] = high

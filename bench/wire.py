@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
@@ -96,6 +97,8 @@ def check(what: str, error_code: int) -> None:
         raise RefusedError(f"{what}: {ErrorCode(error_code).name}")
 
 
+#: For how long one asks again: Apache Kafka takes some 90 s to load 100,000 transactional ids.
+_PATIENCE_S = 300.0
 #: What a client asks again after: coordinator or leader starts, or the transaction before is still being completed.
 AGAIN = frozenset(
     {
@@ -113,13 +116,19 @@ AGAIN = frozenset(
 async def settled(
     wire: Wire, key: ApiKey, request: tuple[Any, ...], error_of: Callable[[Any], int], wait_s: float = 0.001
 ) -> Any:
-    """The answer, asked again while it says that one must. RefusedError for an error that no client expects."""
+    """The answer, asked again while it says that one must.
+
+    RefusedError for an error that no client expects; TimeoutError when it says so for _PATIENCE_S.
+    """
+    deadline_s = time.monotonic() + _PATIENCE_S
     while True:
         answer = await wire.ask(key, request)
         error = error_of(answer)
         if error not in AGAIN:
             check(key.name, error)
             return answer
+        if time.monotonic() > deadline_s:
+            raise TimeoutError(f"{key.name} was answered with {ErrorCode(error).name} for {_PATIENCE_S:.0f} s")
         await asyncio.sleep(wait_s)
 
 

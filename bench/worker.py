@@ -16,7 +16,12 @@ BROKER_PID = "OTTLA_BENCH_BROKER_PID"
 
 
 class FigureFailedError(Exception):
-    """A figure could not be measured; the message is the end of what its process said."""
+    """A figure could not be measured; the message is the last line that its process said."""
+
+    def __init__(self, message: str, said: str = "") -> None:
+        super().__init__(message)
+        #: The end of all that it said.
+        self.said = said
 
 
 def measure(module: str, figure: str, bootstrap: str, scale: float, broker_pid: int | None = None) -> Values:
@@ -26,9 +31,10 @@ def measure(module: str, figure: str, bootstrap: str, scale: float, broker_pid: 
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False, env=environment)
     except subprocess.TimeoutExpired:
-        raise FigureFailedError(f"{module} {figure}: not done after {_TIMEOUT_S:.0f} s") from None
+        raise FigureFailedError(f"{figure}: not done after {_TIMEOUT_S:.0f} s") from None
     if done.returncode != 0:
-        raise FigureFailedError(f"{module} {figure}: {done.stderr[-1500:]}")
+        last = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), f"exit {done.returncode}")
+        raise FigureFailedError(f"{figure}: {last[:200]}", done.stderr[-1500:])
     values: Values = json.loads(done.stdout.splitlines()[-1])
     return values
 
