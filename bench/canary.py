@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from bench.figure import Values, percentile
-from bench.wire import Wire, made_topic, settled
+from bench.wire import NOW_MS, Wire, made_topic, settled
 from ottla.wire.apis import ApiKey
 from ottla.wire.batch import iter_headers
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -25,7 +25,7 @@ from ottla.wire.records import Record, encode_batch
 
 _PAUSE_S = 0.005
 _WAIT_MS, _BYTES = 30_000, 1_000_000
-_RECORD = encode_batch([Record(0, 1_700_000_000_000, None, b"x" * 100, ())])
+_RECORD = encode_batch([Record(0, NOW_MS, None, b"x" * 100, ())])
 #: How a value of the canary is called, after what it was measured beside.
 SLOWEST, HIGH = "another client's slowest record", "another client's record, p99"
 

@@ -15,7 +15,7 @@ from functools import partial
 
 from bench.broker_figures import new_topic
 from bench.figure import IDS, MICROSECONDS, SECONDS, TRANSACTIONS, Measure, Unit, Values
-from bench.wire import AGAIN, Wire, settled
+from bench.wire import AGAIN, NOW_MS, Wire, settled
 from ottla.wire.apis import ApiKey
 from ottla.wire.batch import set_producer
 from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
@@ -55,7 +55,7 @@ class Transactor:
     """One transactional producer over a connection of its own."""
 
     def __init__(self, wire: Wire, transactional_id: str, topic: str, partition: int) -> None:
-        records = [Record(n, 1_700_000_000_000, None, b"x" * 100, ()) for n in range(10)]
+        records = [Record(n, NOW_MS, None, b"x" * 100, ()) for n in range(10)]
         self._batch = bytearray(encode_batch(records))
         self._wire, self._id, self._topic, self._partition = wire, transactional_id, topic, partition
         self._producer_id, self._epoch = -1, -1

@@ -18,7 +18,7 @@ from threading import Thread
 from typing import Any, Final
 
 from bench import wide_names
-from bench.wire import VERSIONS, Wire, made_topic, settled
+from bench.wire import NOW_MS, VERSIONS, Wire, made_topic, settled
 from ottla.cli.demo.processes import free_port
 from ottla.wire.apis import ApiKey
 from ottla.wire.batch import set_producer
@@ -72,7 +72,7 @@ _MORE_VERSIONS = {
 
 
 def _batch(producer_id: int = -1, epoch: int = -1, sequence: int = -1, *, transactional: bool = False) -> bytes:
-    batch = bytearray(encode_batch([Record(0, 1_700_000_000_000, None, b"x" * 100, ())]))
+    batch = bytearray(encode_batch([Record(0, NOW_MS, None, b"x" * 100, ())]))
     if producer_id >= 0:
         set_producer(batch, producer_id, epoch, sequence, transactional=transactional)
     return bytes(batch)

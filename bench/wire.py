@@ -16,6 +16,8 @@ from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConf
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 _CLIENT = b"bench"
+#: Records are of today: a broker may delete those of 2023 (`log.retention.hours`) while they are being read.
+NOW_MS = int(time.time() * 1000)
 #: Versions that both brokers know; topics are named in them.
 VERSIONS = {
     ApiKey.PRODUCE: 12,
