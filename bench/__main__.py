@@ -25,10 +25,11 @@ from bench import (
 )
 from bench.canary import canary
 from bench.figure import MEGABYTES, Values
-from bench.peers import OttlaPeer, Peer, cpu_s, memory_mb, own_pair, recovery, restarted
+from bench.peers import Peer, cpu_s, memory_mb, own_pair, recovery, restarted
 from bench.results import Comparison, show, write
+from bench.wire import RefusedError
 from bench.worker import FigureFailedError, measure
-from tests.interop.apache import ApacheKafka, PeerFailedError
+from tests.interop.apache import PeerFailedError
 
 _RESULTS = Path(__file__).with_name("RESULTS.md")
 _PARTS = (
@@ -174,7 +175,7 @@ def _perhaps(comparison: Comparison, what: str) -> Iterator[None]:
     """A figure that cannot be taken, because the peer fails, is a fault of the comparison, and the others are taken."""
     try:
         yield
-    except (PeerFailedError, OSError, ValueError) as fault:
+    except (PeerFailedError, RefusedError, EOFError, OSError, ValueError) as fault:
         _failed(comparison, f"{what}: {str(fault)[:100]}")
 
 
@@ -227,28 +228,19 @@ def _others(rounds: int, scale: float) -> Comparison:
             for figure in heavy_figures.FIGURES:
                 for name, peer in peers.items():
                     if not _take(comparison, name, "heavy_figures", figure, peer.bootstrap, scale):
-                        _again(comparison, name, peer)  # what comes next finds a broker that answers
+                        with _perhaps(comparison, f"{name}: a start"):  # what comes next finds a broker that answers
+                            restarted(peer, lambda: None)
         for name, peer in peers.items():
             with _perhaps(comparison, f"{name}: coordinators load"):
-                comparison.add(name, _while_coordinators_load(peer, scale))
+                restarted(peer, partial(_coordinators_load, comparison, name, peer, scale))
     return comparison
 
 
-def _again(comparison: Comparison, name: str, peer: Peer) -> None:
-    assert isinstance(peer, OttlaPeer | ApacheKafka)
-    with _perhaps(comparison, f"{name}: a start"):
-        peer.kill9()
-        peer.restart()
-
-
-def _while_coordinators_load(peer: Peer, scale: float) -> Values:
-    assert isinstance(peer, OttlaPeer | ApacheKafka)
+def _coordinators_load(comparison: Comparison, name: str, peer: Peer, scale: float) -> None:
     found: Values = {}
-    peer.kill9()
-    peer.restart()
     with canary(peer.bootstrap, "coordinators load", found):
         transaction_figures.ids_are_there(peer.bootstrap, scale)
-    return found
+    comparison.add(name, found)
 
 
 def _tls(rounds: int, scale: float) -> Comparison:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 
 from bench.figure import Values
 
@@ -28,14 +30,21 @@ def measure(module: str, figure: str, bootstrap: str, scale: float, broker_pid: 
     """Run a figure in a fresh process and return its values. FigureFailedError."""
     environment = {**os.environ, **({} if broker_pid is None else {BROKER_PID: str(broker_pid)})}
     command = [sys.executable, "-m", "bench.worker", module, figure, bootstrap, str(scale)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False, env=environment)
-    except subprocess.TimeoutExpired:
-        raise FigureFailedError(f"{figure}: not done after {_TIMEOUT_S:.0f} s") from None
-    if done.returncode != 0:
-        last = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), f"exit {done.returncode}")
-        raise FigureFailedError(f"{figure}: {last[:200]}", done.stderr[-1500:])
-    values: Values = json.loads(done.stdout.splitlines()[-1])
+    # a session of its own: what it has started (a canary) ends with it, and does not keep its output open
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
+    ) as process:
+        try:
+            out, said = process.communicate(timeout=_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            raise FigureFailedError(f"{figure}: not done after {_TIMEOUT_S:.0f} s") from None
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    if process.returncode != 0:
+        last = next((line for line in reversed(said.splitlines()) if line.strip()), f"exit {process.returncode}")
+        raise FigureFailedError(f"{figure}: {last[:200]}", said[-1500:])
+    values: Values = json.loads(out.splitlines()[-1])
     return values
 
 
