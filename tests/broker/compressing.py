@@ -10,6 +10,7 @@ from ottla.wire.batch import iter_headers
 from ottla.wire.compression import Compression
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.records import decode_batch
+from tests.client import markers
 from tests.client.journeys import PATIENCE_S, fresh
 from tests.coordinator.txn.socket_conversation import SocketConversation
 
@@ -70,4 +71,5 @@ def written(servers: str, target: str) -> str:
         producer.init_transactions()
         with producer.transaction():
             producer.send(topic, b"in a transaction", partition=0)
+    markers.all_written(servers)
     return topic

@@ -3,7 +3,6 @@
 Each journey takes the address of a broker, and uses topics, groups and transactional ids of its own.
 """
 
-import asyncio
 import re
 import uuid
 from collections.abc import Callable
@@ -13,8 +12,6 @@ import pytest
 import ottla
 from ottla import (
     Admin,
-    AsyncConsumer,
-    AsyncProducer,
     ConsumerRecord,
     Delivery,
     NewTopic,
@@ -24,7 +21,6 @@ from ottla import (
     TopicPartition,
 )
 from ottla.client.errors import (
-    ClientError,
     FencedInstanceIdError,
     IllegalStateError,
     MaxPollIntervalExceededError,
@@ -33,6 +29,7 @@ from ottla.client.errors import (
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
+from tests.client import markers
 from tests.client.cooperative import CooperativeRoundRobin
 from tests.recording.current import Consumer, Producer
 
@@ -57,7 +54,8 @@ def partitions_of(topic: str, count: int) -> list[TopicPartition]:
 def read_all(
     servers: str, topic: str, partitions: int = 1, *, isolation: str = "read_committed"
 ) -> list[ConsumerRecord]:
-    """Everything that is in the topic now."""
+    """Everything that is in the topic now, of all transactions that have ended."""
+    markers.all_written(servers)
     config = {"bootstrap.servers": servers, "auto.offset.reset": "earliest", "isolation.level": isolation}
     with Consumer(config) as consumer:
         assigned = partitions_of(topic, partitions)
@@ -400,7 +398,7 @@ def o5_a_reset_says_how_many_records_were_skipped(servers: str) -> None:
             consumer.poll(PATIENCE_S)
 
 
-# --- admin, and the asyncio API ---
+# --- admin ---
 
 
 def admin_deletes_records(servers: str) -> None:
@@ -433,50 +431,6 @@ def admin_looks_after_topics(servers: str) -> None:
             admin.delete_topics([fresh("missing")])
 
 
-async def c4_asyncio_reads_and_writes(servers: str) -> None:
-    topic = await asyncio.to_thread(make_topic, servers)
-    async with AsyncProducer({"bootstrap.servers": servers}) as producer:
-        deliveries = [await producer.send(topic, b"%d" % number) for number in range(5)]
-        assert [(await delivery).offset for delivery in deliveries] == [0, 1, 2, 3, 4]
-    config = {"bootstrap.servers": servers, "auto.offset.reset": "earliest", "group.id": fresh("c4")}
-    async with AsyncConsumer(config) as consumer:
-        consumer.subscribe([topic])
-        found = []
-        async for record in consumer:
-            found.append(record.value)
-            if len(found) == 5:
-                break
-    assert found == [b"0", b"1", b"2", b"3", b"4"]
-
-
-async def c4_a_cancelled_call_harms_nothing(servers: str) -> None:
-    topic = await asyncio.to_thread(make_topic, servers)
-    config = {"bootstrap.servers": servers, "auto.offset.reset": "earliest", "group.id": fresh("c4")}
-    async with AsyncConsumer(config) as consumer, AsyncProducer({"bootstrap.servers": servers}) as producer:
-        consumer.subscribe([topic])
-        for timeout_s in (0.0, 0.001, 0.01, 0.05):
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(consumer.poll(PATIENCE_S), timeout_s)
-        await producer.send(topic, b"1")
-        flush = asyncio.ensure_future(producer.flush())
-        await asyncio.sleep(0)
-        flush.cancel()
-        assert [record.value for record in await consumer.poll(PATIENCE_S)] == [b"1"]
-
-
-async def c4_a_transaction_around_a_block(servers: str) -> None:
-    topic = await asyncio.to_thread(make_topic, servers)
-    async with AsyncProducer({"bootstrap.servers": servers, "transactional.id": fresh("c4")}) as producer:
-        await producer.init_transactions()
-        async with producer.transaction():
-            await producer.send(topic, b"in")
-        with pytest.raises(ClientError):
-            async with producer.transaction():
-                await producer.send(topic, b"out")
-                raise ClientError("changed my mind")
-    assert [r.value for r in await asyncio.to_thread(read_all, servers, topic)] == [b"in"]
-
-
 BLOCKING: list[Callable[[str], None]] = [
     records_come_back_as_they_were_sent,
     every_acks_setting_writes,
@@ -497,4 +451,3 @@ BLOCKING: list[Callable[[str], None]] = [
     admin_deletes_records,
     admin_looks_after_topics,
 ]
-ASYNCIO = [c4_asyncio_reads_and_writes, c4_a_cancelled_call_harms_nothing, c4_a_transaction_around_a_block]

@@ -5,7 +5,13 @@ from collections.abc import Callable, Coroutine, Iterator
 import pytest
 
 from ottla.testing import Broker
-from tests.client import delivery_journeys, group_admin_journeys, journeys, transaction_journeys, two_phase_journeys
+from tests.client import (
+    asyncio_journeys,
+    delivery_journeys,
+    group_admin_journeys,
+    transaction_journeys,
+    two_phase_journeys,
+)
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +28,7 @@ def test_blocking(journey: Callable[[str], None], servers: str) -> None:
     journey(servers)
 
 
-@pytest.mark.parametrize("journey", journeys.ASYNCIO, ids=lambda journey: journey.__name__)
+@pytest.mark.parametrize("journey", asyncio_journeys.ALL, ids=lambda journey: journey.__name__)
 async def test_asyncio(journey: Callable[[str], Coroutine[None, None, None]], servers: str) -> None:
     await journey(servers)
 

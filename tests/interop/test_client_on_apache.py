@@ -8,6 +8,7 @@ import pytest
 
 from ottla import Producer
 from tests.client import (
+    asyncio_journeys,
     delivery_journeys,
     exactly_once_journeys,
     group_admin_journeys,
@@ -33,7 +34,7 @@ def test_blocking(journey: Callable[[str], None], apache_kafka: ApacheKafka) -> 
         journey(apache_kafka.bootstrap)
 
 
-@pytest.mark.parametrize("journey", journeys.ASYNCIO, ids=lambda journey: journey.__name__)
+@pytest.mark.parametrize("journey", asyncio_journeys.ALL, ids=lambda journey: journey.__name__)
 async def test_asyncio(journey: Callable[[str], Coroutine[None, None, None]], apache_kafka: ApacheKafka) -> None:
     await journey(apache_kafka.bootstrap)
 
