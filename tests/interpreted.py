@@ -10,7 +10,7 @@ from pathlib import Path
 
 def pass_over_compiled(package: Path) -> None:
     """From now on what is imported from below this folder is Python source, and the .so beside it is passed over."""
-    loaded = [name for name in sys.modules if name.startswith(f"{package.name}.wire")]
+    loaded = [name for name in sys.modules if name.startswith((f"{package.name}.wire", f"{package.name}.log"))]
     if loaded:
         raise RuntimeError(f"OTTLA_INTERPRETED=1 came too late: {', '.join(loaded)}")
     only_source, inside = FileFinder.path_hook((SourceFileLoader, [".py"])), f"{package}{os.sep}"

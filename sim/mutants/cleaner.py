@@ -5,17 +5,24 @@ from contextlib import contextmanager
 from unittest.mock import patch
 
 from ottla.log import leftovers
-from ottla.log.cleaner.offset_map import OffsetMap
+from ottla.log.cleaner.batches import BatchFilter
 from ottla.log.cleaner.transactions import CleanedTransactions
 from ottla.log.names import CLEANED, SWAP
 from ottla.log.storage import Storage
+from ottla.wire.records import KeyRow
 
 
 @contextmanager
 def removes_the_last_record() -> Iterator[None]:
     """Of each key the last record goes, too."""
-    right = OffsetMap.get
-    with patch.object(OffsetMap, "get", lambda self, key: right(self, key) + 1):
+    right = BatchFilter._stay
+
+    def removes(self: BatchFilter, rows: list[KeyRow], horizon_ms: int | None) -> list[bool]:
+        latest = self._offsets.latest_offset
+        older = [(offset - 1 if offset <= latest else offset, key, has_value) for offset, key, has_value in rows]
+        return right(self, older, horizon_ms)
+
+    with patch.object(BatchFilter, "_stay", removes):
         yield
 
 

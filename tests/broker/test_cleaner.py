@@ -9,7 +9,7 @@ import pytest
 
 from ottla.base.clock import ManualClock
 from ottla.base.types import TopicPartition
-from ottla.broker.runtime.cleaner import Cleaner
+from ottla.broker.runtime.cleaner import Cleaner, Pace
 from ottla.broker.runtime.partitions import Partition
 from ottla.log.checkpoint import CLEANER_OFFSET_CHECKPOINT
 from ottla.log.names import CLEANED, SWAP
@@ -38,7 +38,7 @@ _COMPACT = {
 
 def _cleaner(broker: AsyncBroker, pause: Callable[[float], Awaitable[None]] = asyncio.sleep) -> Cleaner:
     node = broker.node
-    return Cleaner(node.config, node.clock, node.slices, node.partitions, pause)
+    return Cleaner(node.config, node.clock, node.slices, node.partitions, node.clock.monotonic_ms, pause)
 
 
 def _partition(broker: AsyncBroker, tp: TopicPartition = _T0) -> Partition:
@@ -156,6 +156,36 @@ async def test_it_reads_and_writes_no_faster_than_it_may(bytes_per_s: float) -> 
     least_s = (2 * dirty_bytes - 5_000) / bytes_per_s
     assert sum(pauses) + took_s >= least_s
     assert sum(pauses) <= 3 * dirty_bytes / bytes_per_s + took_s
+
+
+async def test_it_does_not_pause_where_no_client_comes() -> None:
+    pauses: list[float] = []
+
+    async def pause(delay_s: float) -> None:
+        pauses.append(delay_s)
+
+    async with AsyncBroker() as broker, WireClient(broker) as client:
+        node = broker.node
+        await node.topics.create("t", 1, _COMPACT)
+        await _write(client, *_rows(60))
+        active_ms = node.clock.monotonic_ms() - 50
+        await Cleaner(node.config, node.clock, node.slices, node.partitions, lambda: active_ms, pause).clean()
+        assert _partition(broker).log.compaction.cleaned_offset is not None
+    assert pauses == []
+
+
+def test_pauses_are_as_long_as_the_pieces_and_no_shorter_than_the_timers_can() -> None:
+    pace = Pace(float("inf"))
+    assert [pace.after(0.0015, 1, is_quiet=False) for _ in range(4)] == [0, 0.003, 0, 0.003]
+    assert pace.after(1.0, 1, is_quiet=True) == 0
+    assert pace.after(1.0, 0, is_quiet=False) == 0
+
+
+def test_pauses_make_up_for_bytes_that_came_too_fast_even_where_nobody_comes() -> None:
+    pace = Pace(1_000.0)
+    assert pace.after(0.25, 1_000, is_quiet=True) == 0.75
+    assert pace.after(0.25, 1_000, is_quiet=False) == 0.75
+    assert pace.after(3.0, 1_000, is_quiet=True) == 0
 
 
 async def test_a_broker_looks_by_itself() -> None:

@@ -84,6 +84,8 @@ cdef class RecordCursor:
 
 @cython.locals(records=list, fields=tuple, _=Py_ssize_t)
 cpdef list read_records(RecordCursor cursor, object record_class, long long start_offset)
+@cython.locals(rows=list, _=Py_ssize_t)
+cpdef list read_keys(RecordCursor cursor, long long start_offset)
 @cython.locals(records=list, wanted=Py_ssize_t, time=cython.longlong, timestamp_ms=object, offset=object, key=object, value=object, headers=object)
 cpdef list read_consumer_records(RecordCursor cursor, object record_class, object topic, object partition, object timestamp_type, object leader_epoch, long long start_offset, Py_ssize_t limit)
 

@@ -252,6 +252,17 @@ def read_records(cursor: RecordCursor, record_class: Any, start_offset: int) -> 
     return records
 
 
+def read_keys(cursor: RecordCursor, start_offset: int) -> list[tuple[int, bytes | None, bool]]:
+    """Offset and key of every record at `start_offset` or later, and whether it has a value, which is not built."""
+    rows = []
+    for _ in range(cursor.count):
+        cursor.advance()
+        if cursor.offset >= start_offset:
+            rows.append((cursor.offset, cursor.key(), cursor.value_size >= 0))
+    cursor.finish()
+    return rows
+
+
 def read_consumer_records(
     cursor: RecordCursor,
     record_class: Any,

@@ -1,9 +1,9 @@
 """Cleans compacted logs (`log.cleaner`): the dirtiest first, in small pieces, beside traffic.
 
-The thread for files reads, decides and writes. It holds Python's lock while it does, so a piece is short, and the pause
-after it is as long as the piece: the event loop has at least every other moment. `log.cleaner.io.max.bytes.per.second`
-makes the pauses longer. Between two pieces the loop looks whether the partition is still there, and switches the log
-over to a segment that is done.
+The thread for files reads, decides and writes. It holds Python's lock while it does, so a piece is short, and while
+clients come there are pauses as long as the pieces: the event loop has at least every other moment.
+`log.cleaner.io.max.bytes.per.second` makes the pauses longer. Between two pieces the loop looks whether the partition
+is still there, and switches the log over to a segment that is done.
 
 A pass begins with a checkpoint that says that the log is on the device. So after a crash no log is scanned that was
 cleaned: there, offsets that are missing would look like a loss.
@@ -27,6 +27,10 @@ _log = logging.getLogger(__name__)
 
 #: How long a piece takes. (The batch that goes beyond it is finished.)
 _PIECE_MS: Final = 2
+#: No pause is shorter: the event loop's timers are no finer. Several pieces may come before it.
+_PAUSE_S: Final = 0.002
+#: So long after a client's last request nobody needs the event loop. So often it is asked.
+_QUIET_MS: Final = 50
 #: The least that is read at once, whatever `log.cleaner.io.buffer.size` says.
 _LEAST_IO_BYTES: Final = 4_096
 
@@ -40,13 +44,17 @@ class Cleaner:
         clock: Clock,
         slices: Slices,
         partitions: Partitions,
+        active_ms: Callable[[], int],
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
+        """`active_ms` tells when a client has said or heard something last, by the monotonic clock."""
         self._clock = clock
+        self._active_ms = active_ms
+        self._is_quiet, self._asked_ms = False, -_QUIET_MS
         self._pause = pause
         self._slices = slices
         self._partitions = partitions
-        self._bytes_per_s = config.float("log.cleaner.io.max.bytes.per.second")
+        self._pace = Pace(config.float("log.cleaner.io.max.bytes.per.second"))
         self._memory = Memory(
             config.int("log.cleaner.dedupe.buffer.size"),
             config.float("log.cleaner.io.buffer.load.factor"),
@@ -141,7 +149,15 @@ class Cleaner:
             if piece.is_last:
                 return
             took_s = loop.time() - started_s
-            await self._pause(max(took_s, piece.io_bytes / self._bytes_per_s - took_s))
+            pause_s = self._pace.after(took_s, piece.io_bytes, is_quiet=self._quiet())
+            if pause_s:
+                await self._pause(pause_s)
+
+    def _quiet(self) -> bool:
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._asked_ms >= _QUIET_MS:  # it looks at every connection
+            self._asked_ms, self._is_quiet = now_ms, now_ms - self._active_ms() >= _QUIET_MS
+        return self._is_quiet
 
     def _is_led(self, partition: Partition) -> bool:
         return self._partitions.find(*partition.tp) is partition
@@ -149,6 +165,26 @@ class Cleaner:
     def _report(self, partition: Partition, fault: StorageError) -> None:
         if self._is_led(partition):  # else it was deleted meanwhile
             self._partitions.faults.report(f"cleaning of {partition.tp}", fault)
+
+
+class Pace:
+    """How long a pause the pieces of a pass ask for: what one leaves undone is added to the next one."""
+
+    def __init__(self, bytes_per_s: float) -> None:
+        self._bytes_per_s = bytes_per_s
+        self._owed_s = 0.0
+
+    def after(self, took_s: float, io_bytes: int, *, is_quiet: bool) -> float:
+        """The pause in seconds, 0 for none yet, after a piece that took `took_s` and read and wrote `io_bytes`.
+
+        A piece without bytes has waited for the disk, and held nobody up.
+        """
+        held_s = took_s if io_bytes and not is_quiet else 0.0
+        self._owed_s += max(held_s, io_bytes / self._bytes_per_s - took_s, 0.0)
+        if self._owed_s < _PAUSE_S:
+            return 0.0
+        pause_s, self._owed_s = self._owed_s, 0.0
+        return pause_s
 
 
 class _Piece(NamedTuple):

@@ -53,7 +53,7 @@ class Upkeep:
         self._slices = slices
         self._partitions = partitions
         self._connections = connections
-        self.cleaner = Cleaner(config, clock, slices, partitions)
+        self.cleaner = Cleaner(config, clock, slices, partitions, lambda: connections.active_ms)
         #: What runs now, by name.
         self._running: dict[str, asyncio.Task[None]] = {}
 

@@ -6,10 +6,12 @@ horizon is set by the pass that finds them first, and stays.
 """
 
 from collections.abc import Iterable, Mapping
+from itertools import compress
 from typing import Final, NamedTuple
 
 from ottla.log.cleaner.offset_map import OffsetMap
 from ottla.log.cleaner.transactions import CleanedTransactions
+from ottla.wire import compression
 from ottla.wire.batch import (
     COMPRESSION_MASK,
     DELETE_HORIZON_FLAG,
@@ -19,9 +21,8 @@ from ottla.wire.batch import (
     TimestampType,
     join_batch,
 )
-from ottla.wire.compression import compress
 from ottla.wire.record_writer import pack_headers
-from ottla.wire.records import Record, decode_batch
+from ottla.wire.records import KeyRow, Record, decode_batch, decode_keys
 
 #: What has no key, value or header of a record takes one byte: -1, as a zigzag varint.
 _NULL: Final = b"\x01"
@@ -70,16 +71,17 @@ class BatchFilter:
         stays_empty = self._is_last_of_producer(header) or header.last_offset + 1 == self._end_offset
         if records_go:
             return _emptied(header) if stays_empty else None
-        records = decode_batch(batch, check_crc=False)
-        kept = records if header.is_control else [each for each in records if self._stays(each, horizon_ms)]
-        if not kept:
+        rows = decode_keys(batch)
+        stay = [True] * len(rows) if header.is_control else self._stay(rows, horizon_ms)
+        if True not in stay:
             return _emptied(header) if stays_empty else None
-        needs_horizon = horizon_ms is None and (is_over or any(each.value is None for each in kept))
-        if len(kept) == len(records) and not needs_horizon:
+        has_tombstone = any(stays and not has_value for stays, (_, _, has_value) in zip(stay, rows, strict=True))
+        needs_horizon = horizon_ms is None and (is_over or has_tombstone)
+        if False not in stay and not needs_horizon:
             return batch
         if needs_horizon:
             horizon_ms = self._now_ms + self._delete_retention_ms
-        return _rewritten(header, kept, horizon_ms)
+        return _rewritten(header, list(compress(decode_batch(batch, check_crc=False), stay)), horizon_ms)
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
         """Whether only this batch says which sequence, or which epoch, its producer was at."""
@@ -90,12 +92,14 @@ class BatchFilter:
             return header.last_offset == last.data_offset
         return header.is_control and header.producer_epoch == last.producer_epoch
 
-    def _stays(self, record: Record, horizon_ms: int | None) -> bool:
-        if record.offset > self._offsets.latest_offset:
-            return True
-        if record.key is None or record.offset < self._offsets.get(record.key):
-            return False
-        return record.value is not None or horizon_ms is None or self._now_ms < horizon_ms
+    def _stay(self, rows: list[KeyRow], horizon_ms: int | None) -> list[bool]:
+        newest = self._offsets.are_newest(rows)
+        if horizon_ms is None or self._now_ms < horizon_ms:
+            return newest
+        latest = self._offsets.latest_offset  # tombstones behind it are not looked at yet
+        return [
+            stays and (has_value or offset > latest) for stays, (offset, _, has_value) in zip(newest, rows, strict=True)
+        ]
 
 
 def _emptied(header: BatchHeader) -> bytes:
@@ -115,7 +119,7 @@ def _rewritten(header: BatchHeader, records: list[Record], horizon_ms: int | Non
     base_ms = records[0].timestamp_ms if horizon_ms is None else horizon_ms
     body = b"".join(_encoded(each, each.offset - header.base_offset, each.timestamp_ms - base_ms) for each in records)
     if header.compression is not Compression.NONE:
-        body = bytes(compress(header.compression, body))
+        body = bytes(compression.compress(header.compression, body))
     max_ms = header.max_timestamp_ms
     if header.timestamp_type is TimestampType.CREATE_TIME:
         max_ms = max(each.timestamp_ms for each in records)

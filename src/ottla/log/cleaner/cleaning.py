@@ -24,7 +24,7 @@ from ottla.log.segment import Segment
 from ottla.log.storage import Storage, sync_whole
 from ottla.log.txn_index import AbortedTxn
 from ottla.wire.batch import HEADER_BYTES, BatchHeader, check_integrity, parse_header
-from ottla.wire.records import decode_batch
+from ottla.wire.records import decode_keys
 
 #: Batches that are written at once; the system takes no more than 1024 pieces.
 _PIECES: Final = 256
@@ -127,8 +127,10 @@ class Cleaning:
                     continue
                 if header.is_control:
                     transactions.is_over(batch, header)
-                elif not transactions.is_aborted(header) and not _put(offsets, batch, start):
-                    return
+                elif not transactions.is_aborted(header):
+                    rows = decode_keys(batch, start_offset=start)
+                    if not offsets.put_all(rows):
+                        return
                 offsets.latest_offset = header.last_offset
             offsets.latest_offset = end - 1
 
@@ -214,16 +216,6 @@ class Cleaning:
                 position, lowest = position + header.size_bytes, header.last_offset + 1
         finally:
             file.close()
-
-
-def _put(offsets: OffsetMap, batch: bytes, start: int) -> bool:
-    """Note the keys of the batch's records from `start` on; False when the map is full."""
-    for record in decode_batch(batch, start_offset=start, check_crc=False):
-        if record.key is not None:
-            if offsets.is_full:
-                return False
-            offsets.put(record.key, record.offset)
-    return True
 
 
 class _Writer:
