@@ -255,8 +255,7 @@ async def test_a_new_topic_does_not_inherit_how_far_an_older_one_was_clean(tmp_p
         await _write(client, *_rows(30))
         await _cleaner(broker).clean()
         await node.topics.delete_all([node.image.topics["t"]])
-        plan = node.partitions.forget_checkpointed([_T0])
-        await asyncio.get_running_loop().run_in_executor(None, plan)
+        await node.partitions.forget_checkpointed([_T0], node.slices)
         assert _cleaner_offsets(broker) == "0\n0\n"
 
 

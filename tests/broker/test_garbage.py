@@ -18,8 +18,12 @@ def test_a_broker_leaves_nothing_of_its_own_to_the_full_collection() -> None:
     assert _said("tests.broker.garbage_program") == {}
 
 
-def test_what_is_left_to_it_nevertheless_does_not_grow_while_clients_are_served() -> None:
-    assert _said("tests.broker.busy_garbage_program") == {"few": [True], "many": [False, False]}
+def test_what_is_left_to_it_nevertheless_does_not_grow_while_clients_are_served_and_what_is_kept_costs_once() -> None:
+    assert _said("tests.broker.busy_garbage_program") == {
+        "few": [True],
+        "many": [False, False],
+        "kept": [True],
+    }
 
 
 @pytest.mark.parametrize("act", ACTS)

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import threading
+import weakref
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
@@ -16,6 +17,7 @@ from ottla.broker.connections import Connections
 from ottla.broker.metadata.image import TOPIC_RESOURCE, TopicImage
 from ottla.broker.runtime.slices import TURN_MS
 from ottla.broker.runtime.upkeep import Upkeep
+from ottla.log.checkpoint import RECOVERY_POINT_CHECKPOINT, decode_offsets
 from ottla.log.results import Origin
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey
@@ -400,6 +402,31 @@ async def test_retention_looks_at_a_few_partitions_in_a_turn(broker: AsyncBroker
     seen = await turns(asyncio.create_task(_upkeep(broker).apply_retention()), retired)
     assert seen[-1] == _PARTITIONS
     assert max(steps(seen)) <= TURN_MS
+
+
+async def test_a_checkpoint_looks_at_a_few_partitions_in_a_turn(broker: AsyncBroker, client: WireClient) -> None:
+    await client.ask(ApiKey.CREATE_TOPICS, _create("t"))
+    partitions = broker.node.partitions
+    coming = partitions._checkpoints._coming
+    writing = asyncio.create_task(partitions.write_checkpoint(broker.node.slices))
+    seen = await turns(writing, lambda: max(map(len, coming.values()), default=0))
+    assert max(seen) >= _PARTITIONS
+    assert max(steps(seen[: seen.index(max(seen)) + 1])) <= TURN_MS
+    written = decode_offsets((broker.data_dir / RECOVERY_POINT_CHECKPOINT).read_bytes())
+    assert {tp for tp in written if tp.topic == "t"} == {TopicPartition("t", number) for number in range(_PARTITIONS)}
+
+
+async def test_who_goes_through_the_partitions_does_not_hold_those_that_are_deleted(broker: AsyncBroker) -> None:
+    """Thousands of them would be freed in one turn, when he has come to his end."""
+    node = broker.node
+    await node.topics.create("t", 3, {})
+    walk = (each for each in node.partitions.all() if each.tp.topic == "t")
+    assert next(walk).tp == ("t", 0)
+    held = [weakref.ref(each.log) for each in node.partitions.all() if each.tp.topic == "t"]
+    await node.topics.delete_all([node.image.topics["t"]])
+    assert [each() for each in held[1:]] == [None, None]
+    await node.topics.create("u", 1, {})
+    assert list(walk) == []
 
 
 async def test_retention_touches_no_file_of_a_new_topic_of_the_same_name(

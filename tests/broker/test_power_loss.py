@@ -142,6 +142,22 @@ def test_checkpoints_name_what_is_planned_and_not_written_yet() -> None:
     assert Checkpoints(storage.after_kill()).recovery_points == {}
 
 
+def test_a_checkpoint_that_was_begun_earlier_is_not_written_over_a_later_one() -> None:
+    storage, gone, there = MemoryStorage(), TopicPartition("gone", 0), TopicPartition("there", 0)
+    checkpoints = Checkpoints(storage)
+    early = checkpoints.draft()
+    early.add(PartitionOffsets(gone, 5, 5, 5))
+    assert checkpoints.names(gone), "it is only being made, but it may be written"
+    late = checkpoints.draft()  # `gone` is deleted, so a new partition with its name can be made
+    late.add(PartitionOffsets(there, 7, 0, 9))
+    checkpoints.write(late.plan())
+    assert not checkpoints.names(gone)
+    early.add(PartitionOffsets(there, 6, 0, 6))
+    checkpoints.write(early.plan())  # a newer one says all of it
+    assert not checkpoints.names(gone)
+    assert Checkpoints(storage.after_kill()).recovery_points == {there: 7}
+
+
 def test_a_recovery_point_that_a_deletion_has_moved_is_not_written_without_the_log_start() -> None:
     """Alone it would say that records are on the device which nobody has brought there, and nobody wants any more."""
     tp = TopicPartition("orders", 0)

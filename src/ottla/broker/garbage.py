@@ -4,8 +4,10 @@ Python's full collection stops everything, for longer the more topics, groups an
 broker hardly needs it: reference counts free what it makes (`tests/broker/test_garbage.py` holds that). So it comes
 when the broker has been quiet for a moment. Young objects are collected as ever.
 
-A broker whose clients poll is never quiet. If something of it leaves cycles behind nevertheless, they must not fill the
-memory: when there are twice the objects that the last collection has left, there is one while clients wait, too.
+A broker whose clients poll is never quiet. While it grows (a topic of thousands of partitions is made), a collection of
+what has come since the last one takes its objects out of every later one, soon enough that it is short. If it finds
+that something leaves cycles behind nevertheless, they must not fill the memory: then all that has come since is looked
+at again, when it is twice as much.
 """
 
 import asyncio
@@ -15,18 +17,19 @@ from collections.abc import Callable
 from typing import Final
 
 from ottla.base.clock import Clock
+from ottla.broker.quiet import Quiet
 
-_LOOK_S: Final = 10.0
+_LOOK_S: Final = 0.2
 _QUIET_MS: Final = 1_000
 #: Objects more than at the last collection of the youngest, and such collections between two of the middle generation.
-#: Of a request of some thousand elements nothing is looked at before it is answered, and most of it is gone then.
-_YOUNG: Final = 20_000
+#: The middle one looks at four times as many, some 5 to 15 ms.
+_YOUNG: Final = 5_000
 _MIDDLE: Final = 2
 #: So many collections of the middle generation never happen.
 _NEVER: Final = 2**31 - 1
-#: So many old objects are too few for a collection while a client waits: it takes 20 to 40 ms for them.
-_FEW: Final = 200_000
-#: Less garbage than this is not worth a line of the log.
+#: So many old objects are too few for a collection while a client waits: it takes 5 to 15 ms for them.
+_FEW: Final = 20_000
+#: Less garbage than this is not worth a line of the log: what is alive is there to stay.
 _TOLD: Final = 1_000
 
 _log = logging.getLogger(__name__)
@@ -37,6 +40,7 @@ def keep_out_of_the_way(clock: Clock, active_ms: Callable[[], int]) -> None:
     gc.freeze()  # what is alive now mostly stays; its reference counts free the rest
     gc.set_threshold(_YOUNG, _MIDDLE, _NEVER)
     loop = asyncio.get_running_loop()
+    quiet = Quiet(clock)
     collected_ms = clock.monotonic_ms()
     most = _FEW
 
@@ -48,8 +52,11 @@ def keep_out_of_the_way(clock: Clock, active_ms: Callable[[], int]) -> None:
             gc.freeze()
             collected_ms, most = now_ms, _FEW
         elif _grown() >= most:
-            _tell(gc.collect())  # not frozen: what is alive in the midst of a request may be garbage soon
-            most = max(_FEW, 2 * _old())
+            most = _FEW
+            if _tell(gc.collect(), quiet):
+                most = max(_FEW, 2 * _old())  # not frozen: what is alive now may be such garbage soon
+            else:
+                gc.freeze()
         loop.call_later(_LOOK_S, look)
 
     loop.call_later(_LOOK_S, look)
@@ -62,10 +69,15 @@ def _old() -> int:
 
 def _grown() -> int:
     """The same, or fewer where they must be few: they are counted only when they may be many."""
-    return _old() if gc.get_count()[2] * _YOUNG * (_MIDDLE + 1) >= _FEW else 0
+    return _old() if gc.get_count()[2] * _YOUNG * (_MIDDLE + 2) >= _FEW else 0
 
 
-def _tell(found: int) -> None:
-    if found >= _TOLD:
+def _tell(found: int, quiet: Quiet) -> bool:
+    """Whether so much garbage was found that it is worth a line."""
+    if found < _TOLD:
+        return False
+    more = quiet.turn("garbage")
+    if more is not None:
         what = "were garbage that only a full collection frees, while clients are served (a bug: please report it)"
-        _log.warning("%d objects %s", found, what)
+        _log.warning("%d objects %s%s", found, what, more)
+    return True

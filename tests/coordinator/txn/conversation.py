@@ -12,7 +12,7 @@ from typing import Any
 from ottla.base.types import TopicPartition
 from ottla.coordinator.decision import Decision
 from ottla.coordinator.txn.config import TransactionConfig
-from ottla.coordinator.txn.listing import Listing, only_matching
+from ottla.coordinator.txn.listing import Listing
 from ottla.coordinator.txn.metadata import created, to_record
 from ottla.coordinator.txn.states import TransactionVersion
 from ottla.wire.apis import ApiKey
@@ -249,7 +249,7 @@ class OurConversation(Conversation):
                 assert api == ApiKey.LIST_TRANSACTIONS
                 listing = Listing(message, now_ms)
                 list(listing.steps([shard.store]))
-                return only_matching(message.transactional_id_pattern, listing.response)
+                return listing.matching()
 
     def _decided(self, decision: Decision) -> Any:
         return self.runtime.answer(decision)

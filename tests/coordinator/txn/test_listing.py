@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.coordinator.txn.listing import Listing, only_matching
+from ottla.coordinator.txn.listing import Listing
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import describe_transactions as describe_messages
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
@@ -40,7 +40,7 @@ def listed(request: ListTransactionsRequest) -> tuple[list[str], tuple[str, ...]
     second.write_markers()
     listing = Listing(request, NOW_MS + 10_000)
     list(listing.steps([first.shard.store, second.shard.store]))
-    response = only_matching(request.transactional_id_pattern, listing.response)
+    response = listing.matching()
     names = [f"{txn.transactional_id} {txn.transaction_state}" for txn in response.transaction_states]
     return names, response.unknown_state_filters, response.error_code
 

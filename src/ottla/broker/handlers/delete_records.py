@@ -39,10 +39,8 @@ def handle(
 async def _delete_all(node: _Node, request: DeleteRecordsRequest, refused: Collection[str]) -> DeleteRecordsResponse:
     results: list[DeleteRecordsTopicResult] = []
     await node.slices.run(_steps(node, request, refused, results))
-    await asyncio.sleep(0)  # the plan goes through all partitions: a turn of its own
-    plan = node.partitions.checkpoint_plan()
     try:
-        await asyncio.get_running_loop().run_in_executor(None, plan)
+        await node.partitions.write_checkpoint(node.slices)
     except StorageError as fault:
         error = node.partitions.faults.report("the new log starts are not written down yet", fault)
         results = [

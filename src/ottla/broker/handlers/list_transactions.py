@@ -1,7 +1,6 @@
 """ListTransactions, versions 0–2: by state and producer id (KIP-664), duration (KIP-994), id pattern (KIP-1152)."""
 
 import asyncio
-from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from ottla.broker.handlers.table import RequestContext
@@ -9,10 +8,10 @@ from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.settings import HasClock
 from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.transactions import HasTransactions
-from ottla.coordinator.txn.listing import Listing, only_matching
+from ottla.coordinator.txn.listing import Listing
 from ottla.wire.acls import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
+from ottla.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 
 class _Node(HasAccess, HasClock, HasSlices, HasTransactions, Protocol):
@@ -31,27 +30,13 @@ def handle(
 
 
 async def _list(node: _Node, request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
-    listing = Listing(request, node.clock.now_ms())
+    def may_see(transactional_id: str) -> bool:
+        access, kind = node.access, ResourceType.TRANSACTIONAL_ID
+        return access.allows(context, AclOperation.DESCRIBE, kind, transactional_id, told=False)
+
+    listing = Listing(request, node.clock.now_ms(), may_see if node.access.is_on else None)
     await node.slices.run(listing.steps([runner.shard.store for runner in node.transactions.active()]))
-    response = listing.response
-    if node.access.is_on:
-        shown: list[TransactionState] = []
-        await node.slices.run(_show(node, response.transaction_states, context, shown))
-        response = response._replace(transaction_states=tuple(shown))
-    pattern = request.transactional_id_pattern
-    if not pattern:
-        return response
+    if not request.transactional_id_pattern:
+        return listing.response
     # A slow pattern over many ids takes seconds. That runs in a thread, because the loop serves every client.
-    return await asyncio.get_running_loop().run_in_executor(None, only_matching, pattern, response)
-
-
-def _show(
-    node: _Node, states: Iterable[TransactionState], context: RequestContext, shown: list[TransactionState]
-) -> Iterator[None]:
-    """Look at one in each step: there may be very many. Those that may be described go into `shown`."""
-    for each in states:
-        if node.access.allows(
-            context, AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, each.transactional_id, told=False
-        ):
-            shown.append(each)
-        yield
+    return await asyncio.get_running_loop().run_in_executor(None, listing.matching)

@@ -1,11 +1,12 @@
 """The partitions that this node leads, as requests reach them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Protocol
 
 from ottla.broker.disk import Space
 from ottla.broker.runtime.faults import DiskFaults
 from ottla.broker.runtime.partitions import Partition
+from ottla.broker.runtime.slices import Slices
 from ottla.broker.runtime.syncs import Syncs
 from ottla.broker.runtime.wakes import Wakes
 
@@ -28,7 +29,7 @@ class LedPartitions(Protocol):
 
     def space(self) -> Space: ...
 
-    def checkpoint_plan(self) -> Callable[[], None]: ...
+    async def write_checkpoint(self, slices: Slices) -> None: ...
 
 
 class HasPartitions(Protocol):

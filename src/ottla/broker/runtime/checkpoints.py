@@ -78,6 +78,29 @@ class CheckpointPlan(NamedTuple):
     metadata_end: int | None = None
 
 
+class CheckpointDraft:
+    """A plan in the making, a partition at a time: others are served meanwhile, and partitions come and go.
+
+    What it has of a partition was true when it was added, and stays true. Its number is of when it was begun: a plan
+    that was begun later has the same, or news, and makes it needless.
+    """
+
+    def __init__(self, number: int, named: set[TopicPartition], metadata_end: int | None) -> None:
+        self._number = number
+        self._named = named
+        self._metadata_end = metadata_end
+        self._offsets: list[PartitionOffsets] = []
+
+    def add(self, offsets: PartitionOffsets) -> None:
+        """What the files should say about one more partition."""
+        self._offsets.append(offsets)
+        self._named.add(offsets.tp)
+
+    def plan(self) -> CheckpointPlan:
+        """The plan, when every partition is added."""
+        return CheckpointPlan(self._number, tuple(self._offsets), frozenset(self._named), self._metadata_end)
+
+
 class Checkpoints:
     """Reads the directory's files when the broker starts, and writes them again.
 
@@ -130,8 +153,8 @@ class Checkpoints:
         self._bases: Mapping[TopicPartition, tuple[int, ...]] = self._manifest.bases if self.clean else {}
         #: The partitions that the files name.
         self._named = frozenset(self.recovery_points.keys() | self.log_start_offsets.keys())
-        #: The partitions of the plans that another thread may still write, by the plan's number.
-        self._coming: dict[int, frozenset[TopicPartition]] = {}
+        #: The partitions of the plans that are made, or that another thread may still write, by the plan's number.
+        self._coming: dict[int, set[TopicPartition]] = {}
         self._writing = threading.Lock()
         #: The last plan made, the last one begun to be written, and the last one written to its end.
         self._planned = self._written = self._complete = 0
@@ -166,13 +189,19 @@ class Checkpoints:
             epochs_come_first=self._is_theirs,
         )
 
-    def plan(self, partitions: Iterable[PartitionOffsets], metadata_end: int | None = None) -> CheckpointPlan:
-        """What the files should hold now; up to `metadata_end` the metadata log is on the device."""
-        offsets = tuple(partitions)
-        named = frozenset(each.tp for each in offsets)
+    def draft(self, metadata_end: int | None = None) -> CheckpointDraft:
+        """Begin to say what the files should hold now; up to `metadata_end` the metadata log is on the device."""
         self._planned += 1
+        named: set[TopicPartition] = set()
         self._coming[self._planned] = named
-        return CheckpointPlan(self._planned, offsets, named, metadata_end)
+        return CheckpointDraft(self._planned, named, metadata_end)
+
+    def plan(self, partitions: Iterable[PartitionOffsets], metadata_end: int | None = None) -> CheckpointPlan:
+        """What the files should hold now, all of it at once."""
+        draft = self.draft(metadata_end)
+        for each in partitions:
+            draft.add(each)
+        return draft.plan()
 
     def write(self, plan: CheckpointPlan) -> None:
         """Replace the files, each atomically and synced. StorageError when one cannot be replaced, by this plan or by a

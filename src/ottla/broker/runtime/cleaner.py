@@ -120,7 +120,7 @@ class Cleaner:
             cleaning.kept_bytes,
             cleaning.cleaned_bytes,
         )
-        await self._write_down()
+        await self._partitions.write_checkpoint(self._slices)
         return True
 
     async def _bring_to_device(self, partition: Partition) -> int:
@@ -132,11 +132,8 @@ class Cleaner:
             log.mark_flushed(plan)
             del plan  # its files are closed before the next ones are opened
         recovery_point = log.recovery_point
-        await self._write_down()
+        await self._partitions.write_checkpoint(self._slices)
         return recovery_point
-
-    async def _write_down(self) -> None:
-        await asyncio.get_running_loop().run_in_executor(None, self._partitions.checkpoint_plan())
 
     async def _take_steps(self, partition: Partition, cleaning: Cleaning) -> None:
         """All steps of the pass; it is left where it is when the partition is deleted."""

@@ -77,7 +77,7 @@ async def make_all(makings: Sequence[Making], partitions: Partitions, slices: Sl
         await slices.run(_each(makings, Making.make_free, faults))
         await partitions.in_thread(partial(deque, _each(_sound(makings, faults), Making.sync_found, faults), 0))
         tps = [tp for each in _sound(makings, faults) for tp in each.tps]
-        await partitions.in_thread(partitions.forget_checkpointed(tps))
+        await partitions.forget_checkpointed(tps, slices)
         await slices.run(_each(_sound(makings, faults), Making.open, faults))
         await partitions.in_thread(partitions.sync_names)
     except StorageError as fault:

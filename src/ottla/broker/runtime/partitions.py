@@ -20,10 +20,11 @@ from ottla.broker.config import BrokerConfig
 from ottla.broker.disk import Disk, Space
 from ottla.broker.metadata.image import MetadataImage, TopicImage
 from ottla.broker.metadata.names import METADATA_TOPIC
-from ottla.broker.runtime.checkpoints import CheckpointPlan, Checkpoints, PartitionOffsets
+from ottla.broker.runtime.checkpoints import Checkpoints, PartitionOffsets
 from ottla.broker.runtime.directories import make_free, mark_deleted, remove_partition, set_strays_aside
 from ottla.broker.runtime.faults import DiskFaults
 from ottla.broker.runtime.findings import told_of
+from ottla.broker.runtime.slices import Slices
 from ottla.broker.runtime.syncs import Syncs
 from ottla.broker.runtime.wakes import Wakes
 from ottla.broker.told import Tell, log_told
@@ -140,9 +141,15 @@ class Partitions:
         """The partition if this node leads it, else None."""
         return self._partitions.get((topic, partition))
 
-    def all(self) -> Iterable[Partition]:
-        """Every partition, in no particular order; safe against changes while it is walked."""
-        return tuple(self._partitions.values())
+    def all(self) -> Iterator[Partition]:
+        """Every partition, in no particular order; safe against changes while it is walked.
+
+        What is deleted meanwhile is left out, and not held: thousands that are freed at once would keep the event loop.
+        """
+        for tp in tuple(self._partitions):
+            partition = self._partitions.get(tp)
+            if partition is not None:
+                yield partition
 
     # ---- the port of coordinators and of WriteTxnMarkers
 
@@ -290,12 +297,13 @@ class Partitions:
         """Return once the device knows what is in a folder that is there already. May run in another thread."""
         self._disk.open_folder(str(tp)).sync_names()
 
-    def forget_checkpointed(self, tps: Iterable[TopicPartition]) -> Callable[[], None]:
+    async def forget_checkpointed(self, tps: Iterable[TopicPartition], slices: Slices) -> None:
         """Take partitions out of the checkpoints: else, after a crash, a new topic would inherit their offsets.
 
-        Returns the work, which may run in another thread.
+        StorageError when the disk refuses.
         """
-        return self.checkpoint_plan() if any(map(self._checkpoints.names, tps)) else _nothing
+        if any(map(self._checkpoints.names, tps)):
+            await self.write_checkpoint(slices)
 
     def open_new(self, tp: TopicPartition, topic_id: bytes, config: LogConfig) -> Partition:
         """A new partition, which `find` does not find yet. What the checkpoints say of it is about an older topic."""
@@ -370,31 +378,32 @@ class Partitions:
         """Whether the start has found a checkpoint that cannot be used: it should be written again soon."""
         return bool(self._checkpoints.unusable)
 
-    def checkpoint_plan(self, *, is_last: bool = False) -> Callable[[], None]:
-        """Write down what is durable now, so that a start after a crash need not check it.
+    async def write_checkpoint(self, slices: Slices) -> None:
+        """Write down what is durable now, so that a start after a crash need not check it; return when it is done.
 
-        Returns the work, which another thread may do. It raises StorageError when the disk refuses. `is_last`: nothing
-        changes any more before the broker stops.
+        It is put together in slices, and another thread writes it. StorageError when the disk refuses.
         """
-        return partial(self._checkpoints.write, self._checkpoint_plan(is_last))
+        draft = self._checkpoints.draft(self._metadata_end)
 
-    def _checkpoint_plan(self, is_last: bool) -> CheckpointPlan:
-        logs = ((each.tp, each.log) for each in self._partitions.values())
-        offsets = (
-            PartitionOffsets(
-                tp,
-                log.recovery_point,
-                log.log_start_offset,
-                log.end_offset,
-                log.aborts,
-                log.compaction.cleaned_offset,
-                log.findings.damaged,
-                log.compaction.bases if is_last else (),
-            )
-            for tp, log in logs
-        )
-        metadata = self._metadata_log
-        return self._checkpoints.plan(offsets, None if metadata is None else metadata.synced.offset)
+        def steps() -> Iterator[None]:
+            for partition in self.all():
+                draft.add(_offsets(partition))
+                yield
+
+        await slices.run(steps())
+        await asyncio.get_running_loop().run_in_executor(None, self._checkpoints.write, draft.plan())
+
+    def checkpoint_plan(self, *, is_last: bool = False) -> Callable[[], None]:
+        """The same, put together at once, while nobody is served. Returns the work; it raises StorageError.
+
+        `is_last`: nothing changes any more before the broker stops.
+        """
+        offsets = (_offsets(each, is_last=is_last) for each in self._partitions.values())
+        return partial(self._checkpoints.write, self._checkpoints.plan(offsets, self._metadata_end))
+
+    @property
+    def _metadata_end(self) -> int | None:
+        return None if self._metadata_log is None else self._metadata_log.synced.offset
 
     def close(self, *, clean: bool = True, broker_epoch: int = -1) -> None:
         """Flush and close everything, and leave the mark of a clean shutdown unless something else was not `clean`.
@@ -422,8 +431,19 @@ class Partitions:
         )
 
 
-def _nothing() -> None:
-    """There is nothing to do."""
+def _offsets(partition: Partition, *, is_last: bool = False) -> PartitionOffsets:
+    """What the checkpoints shall say of a partition."""
+    log = partition.log
+    return PartitionOffsets(
+        partition.tp,
+        log.recovery_point,
+        log.log_start_offset,
+        log.end_offset,
+        log.aborts,
+        log.compaction.cleaned_offset,
+        log.findings.damaged,
+        log.compaction.bases if is_last else (),
+    )
 
 
 def _faults(work: Iterable[Callable[[], None]]) -> list[StorageError]:

@@ -87,7 +87,8 @@ class Upkeep:
         """Delete the segments that retention allows to delete. The thread for files deletes their files."""
         retired: list[Partition] = []
         await self._slices.run(self._retire(self._clock.now_ms(), retired))
-        for partition in retired:
+        while retired:
+            partition = retired.pop()
             if self._partitions.find(*partition.tp) is not partition:
                 continue  # deleted meanwhile; its files go with it
             with self._alone(partition, "retention"):
@@ -96,10 +97,9 @@ class Upkeep:
 
     def _retire(self, now_ms: int, retired: list[Partition]) -> Iterator[None]:
         for partition in self._partitions.all():
-            if self._partitions.find(*partition.tp) is partition:
-                with self._alone(partition, "retention"):
-                    if partition.log.retire(now_ms):
-                        retired.append(partition)
+            with self._alone(partition, "retention"):
+                if partition.log.retire(now_ms):
+                    retired.append(partition)
             yield
 
     async def expire_producers(self) -> None:
@@ -121,7 +121,8 @@ class Upkeep:
         loop, partitions = asyncio.get_running_loop(), self._partitions
         unflushed: list[tuple[Partition, int]] = []
         await self._slices.run(self._find_unflushed(unflushed))
-        for partition, end_offset in unflushed:
+        while unflushed:
+            partition, end_offset = unflushed.pop()
             await asyncio.sleep(0)  # also where the disk refuses at once
             log = partition.log
             with self._alone(partition, "flush"):
@@ -132,7 +133,7 @@ class Upkeep:
                     log.mark_flushed(plan)
                     del plan  # its files are closed before the next ones are opened
         try:
-            await loop.run_in_executor(None, partitions.checkpoint_plan())
+            await partitions.write_checkpoint(self._slices)
         except StorageError as fault:
             partitions.faults.report("no checkpoint", fault)
 
@@ -146,8 +147,7 @@ class Upkeep:
     async def sync_old(self) -> None:
         """Bring to the device what has waited for it as long as `flush.ms` allows."""
         for partition in self._partitions.all():
-            if self._partitions.find(*partition.tp) is partition:
-                await self._partitions.syncs.sync_old(partition)
+            await self._partitions.syncs.sync_old(partition)
 
     @contextmanager
     def _alone(self, partition: Partition, what: str) -> Iterator[None]:
