@@ -10,9 +10,13 @@ import pytest
 from ottla.log.damage import OffsetRange
 from ottla.log.examination import Flaw, FlawKind, Scope, examine
 from ottla.log.memory import MemoryStorage
+from ottla.log.names import SNAPSHOT
 from ottla.log.snapshot import decode_snapshot, encode_snapshot
+from ottla.wire.batch import parse_header
+from ottla.wire.records import Record, encode_batch
 from tests.log.batches import NOW_MS, batch, idempotent
-from tests.log.logs import SMALL, append, append_in_transaction, end, open_log
+from tests.log.cleaner.passes import COMPACT, clean_all
+from tests.log.logs import SMALL, append, append_in_transaction, end, every_batch, open_log
 
 _LOG, _INDEX, _TIMES, _ABORTS = (f"{0:020}.{suffix}" for suffix in ("log", "index", "timeindex", "txnindex"))
 _ENTRY = Struct(">hqqqq")
@@ -175,3 +179,23 @@ def test_a_compacted_log_may_lack_offsets_and_markers() -> None:
         storage.delete(name)
     assert _flaws(storage, Scope(OffsetRange(0, 11), compacts=True)) == []
     assert {flaw.kind for flaw in _flaws(storage)} >= {FlawKind.GAP}
+
+
+def test_the_last_batch_that_a_snapshot_names_may_be_cleaned_away_while_earlier_ones_stay() -> None:
+    storage, name = MemoryStorage(), f"{6:020}{SNAPSHOT}"
+    log = open_log(storage, COMPACT)
+    for number, key in enumerate([b"a", b"b", b"c", b"d", b"e", *[b"f"] * 13]):
+        record = Record(0, NOW_MS, key, b"value" * 10)
+        append(log, encode_batch([record], producer_id=8, producer_epoch=0, base_sequence=number))
+    assert clean_all(log)
+    assert [parse_header(each).last_offset for each in every_batch(log)] == [0, 1, 2, 3, 4, 14, 15, 16, 17]
+    state = decode_snapshot(storage.read(name) or b"", 6)
+    said = state.producers[8].batches
+    assert said[-1].last_offset == 5
+    scope = Scope(OffsetRange(0, 18), compacts=True)
+    assert list(examine(storage, scope, lambda _: None)) == []
+    while said[-1].last_offset > 3:  # of 4, which the log has, the snapshot must know
+        said.pop()
+    storage.write(name, encode_snapshot(state.producers.values()))
+    (flaw,) = examine(storage, scope, lambda _: None)
+    assert (flaw.kind, flaw.file) == (FlawKind.DERIVED, name)

@@ -165,8 +165,9 @@ class AbortsCheck:
 class ProducersCheck:
     """Replays the producers, and holds every `.snapshot` against them where the log has come so far."""
 
-    def __init__(self, storage: Storage, first_offset: int, *, is_complete: bool) -> None:
-        """The log's first batch is at `first_offset`; `is_complete` says that all its batches are there, from 0 on."""
+    def __init__(self, storage: Storage, first_offset: int, *, is_complete: bool, is_cleaned: bool = False) -> None:
+        """The log's first batch is at `first_offset`; `is_complete` says that all its batches are there, from 0 on,
+        and `is_cleaned` that any may be gone but a producer's last one."""
         self.state = ProducerState(first_offset)
         #: Snapshots that contradict the batches, and those that cannot be read; each with the cause.
         self.faults: list[tuple[str, str]] = []
@@ -174,6 +175,7 @@ class ProducersCheck:
         self._storage = storage
         self._first_offset = first_offset
         self._is_complete = is_complete
+        self._is_cleaned = is_cleaned
         #: Where batches could not be read.
         self._unread_to = first_offset
         offsets = (base_offset(name, SNAPSHOT) for name in storage.names())
@@ -226,6 +228,8 @@ class ProducersCheck:
         if mine is None or not mine.batches:
             return self._is_complete
         known = mine.batches[-1]
+        if self._is_cleaned and known.last_offset < last.last_offset:
+            return False  # it was the last one then, and is gone: the cleaner keeps a later one
         same = (last.last_offset, last.last_sequence, said.producer_epoch) == (
             known.last_offset,
             known.last_sequence,

@@ -89,7 +89,7 @@ class _Walk:
         is_whole = self._trust is Trust.ALL
         self._is_damaged = False
         self._begins_at = bases[0] if bases else 0
-        self._producers = ProducersCheck(storage, self._begins_at, is_complete=is_whole)
+        self._producers = ProducersCheck(storage, self._begins_at, is_complete=is_whole, is_cleaned=scope.compacts)
         self._epochs = EpochsCheck(storage)
 
     def segment(self, base: int, limit_offset: int) -> Iterator[Flaw]:
