@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import KafkaException, Producer, TopicPartition
@@ -173,14 +172,22 @@ def partitions_are_there(bootstrap: str, scale: float) -> None:
     for topic in wide_topics(scale):
         missing = {TopicPartition(topic, number) for number in range(_PARTITIONS)}
         while missing:
-            asked = dict.fromkeys(missing, OffsetSpec.latest())
+            asked, said = dict.fromkeys(missing, OffsetSpec.latest()), ""
             for partition, answer in admin.list_offsets(asked, request_timeout=_WAIT_S).items():
-                with suppress(KafkaException):  # a new leader: broker and metadata may be of different epochs yet
-                    if answer.result(_WAIT_S).offset == 1:
-                        missing.discard(partition)  # 0 may be a leader that does not know its high watermark yet
+                try:
+                    end = answer.result(_WAIT_S).offset
+                except KafkaException as fault:  # a new leader: broker and metadata may be of different epochs yet
+                    said = str(fault)
+                    continue
+                if end == 1:
+                    missing.discard(partition)
+                else:
+                    said = f"{partition.topic}-{partition.partition} ends at {end}"
             if missing and time.perf_counter() > give_up:
-                what = f"{len(missing)} partitions of {topic} do not answer, or have lost their record"
-                raise TimeoutError(f"{what}, after {_WAIT_S:.0f} s")
+                what = (
+                    f"{len(missing)} partitions of {topic} do not say after {_WAIT_S:.0f} s that their record is there"
+                )
+                raise TimeoutError(f"{what}; the last answer: {said}")
 
 
 FIGURES: dict[str, Measure] = {"cleaning": cleaning, "many_partitions": many_partitions}

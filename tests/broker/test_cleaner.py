@@ -164,10 +164,11 @@ async def test_it_does_not_pause_where_no_client_comes() -> None:
     async def pause(delay_s: float) -> None:
         pauses.append(delay_s)
 
-    async with AsyncBroker() as broker, WireClient(broker) as client:
+    many_pieces = {"log.cleaner.io.buffer.size": "1"}
+    async with AsyncBroker(many_pieces) as broker, WireClient(broker) as client:
         node = broker.node
         await node.topics.create("t", 1, _COMPACT)
-        await _write(client, *_rows(60))
+        await _write(client, *_rows(300))
         active_ms = node.clock.monotonic_ms() - 50
         await Cleaner(node.config, node.clock, node.slices, node.partitions, lambda: active_ms, pause).clean()
         assert _partition(broker).log.compaction.cleaned_offset is not None

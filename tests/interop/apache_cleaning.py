@@ -38,6 +38,8 @@ PARTITIONS: Final = 4
 _KEYS: Final = 600
 #: Transactions before the first state is taken: by then each partition was cleaned at least once.
 _FIRST: Final = 60
+#: More states than this must follow from a swap that was caught: one that was nearly done gives few.
+_KILLS: Final = 6
 #: How many states of one kind are taken.
 _OF_A_KIND: Final = 4
 _WAIT_S: Final = 240
@@ -211,7 +213,8 @@ class Catcher:
         shutil.copytree(self._folders[number], folder)
         kinds = kinds_of(_names(folder))
         self.seen[kinds] += 1
-        if swap_of(folder) is not None:
+        swap = swap_of(folder)
+        if swap is not None and swap.kills > _KILLS:
             kinds |= {SINGLE}
             self._has_single = True
         self.states.append(State(folder, kinds, self._cleaned(number)))
@@ -235,6 +238,11 @@ class Swap(NamedTuple):
     old: list[str]
     #: Those of `old` that were renamed to `.deleted`.
     done: list[str]
+
+    @property
+    def kills(self) -> int:
+        """How many other states a kill between its renames can leave (`rest_of`)."""
+        return 2 * len(self.new) + len(self.old) - 2
 
 
 def swap_of(folder: Path) -> Swap | None:

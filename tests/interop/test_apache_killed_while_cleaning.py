@@ -161,7 +161,7 @@ def _caught(tmp_path: Path, kafka: ApacheKafka) -> list[State]:
     assert CLEANED in frozenset().union(*(each.kinds for each in catcher.states[-PARTITIONS:])), "of the kill"
     swap = next(each for each in catcher.states if SINGLE in each.kinds)
     states = [*catcher.states, *rest_of(swap, tmp_path)]
-    assert len(states) > len(catcher.states) + 3  # 4 to 9: a segment has two to four files
+    assert len(states) > len(catcher.states) + 6
     assert {CLEANED, SWAP, DELETED} <= frozenset().union(*(each.kinds for each in states))
     assert any(each.cleaned_offset is not None for each in states)
     assert len(states) <= _MOST_STATES

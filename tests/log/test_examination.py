@@ -194,6 +194,10 @@ def test_the_last_batch_that_a_snapshot_names_may_be_cleaned_away_while_earlier_
     assert said[-1].last_offset == 5
     scope = Scope(OffsetRange(0, 18), compacts=True)
     assert list(examine(storage, scope, lambda _: None)) == []
+    last = said.pop()
+    said.append(last._replace(first_offset=6, last_offset=6))  # behind the snapshot
+    storage.write(name, encode_snapshot(state.producers.values()))
+    assert [each.file for each in examine(storage, scope, lambda _: None)] == [name]
     while said[-1].last_offset > 3:  # of 4, which the log has, the snapshot must know
         said.pop()
     storage.write(name, encode_snapshot(state.producers.values()))

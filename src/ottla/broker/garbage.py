@@ -19,7 +19,9 @@ from typing import Final
 from ottla.base.clock import Clock
 from ottla.broker.quiet import Quiet
 
+#: How often it looks whether there are many old objects, and whether the broker is quiet (it asks every connection).
 _LOOK_S: Final = 0.2
+_LOOK_QUIET_S: Final = 1.0
 _QUIET_MS: Final = 1_000
 #: Objects more than at the last collection of the youngest, and such collections between two of the middle generation.
 #: The middle one looks at four times as many, some 5 to 15 ms.
@@ -44,14 +46,18 @@ def keep_out_of_the_way(clock: Clock, active_ms: Callable[[], int]) -> None:
     collected_ms = clock.monotonic_ms()
     most = _FEW
 
-    def look() -> None:
+    def look_quiet() -> None:
         nonlocal collected_ms, most
         now_ms, last_ms = clock.monotonic_ms(), active_ms()
         if collected_ms < last_ms <= now_ms - _QUIET_MS:
             gc.collect()
             gc.freeze()
             collected_ms, most = now_ms, _FEW
-        elif _grown() >= most:
+        loop.call_later(_LOOK_QUIET_S, look_quiet)
+
+    def look() -> None:
+        nonlocal most
+        if _grown() >= most:
             most = _FEW
             if _tell(gc.collect(), quiet):
                 most = max(_FEW, 2 * _old())  # not frozen: what is alive now may be such garbage soon
@@ -59,6 +65,7 @@ def keep_out_of_the_way(clock: Clock, active_ms: Callable[[], int]) -> None:
                 gc.freeze()
         loop.call_later(_LOOK_S, look)
 
+    loop.call_later(_LOOK_QUIET_S, look_quiet)
     loop.call_later(_LOOK_S, look)
 
 

@@ -216,19 +216,19 @@ class ProducersCheck:
                 continue
             if offset < self._first_offset:
                 continue
-            wrong = next((each for each in said.producers.values() if self._is_wrong(each)), None)
+            wrong = next((each for each in said.producers.values() if self._is_wrong(each, offset)), None)
             if wrong is not None:
                 self.faults.append((name, f"producer {wrong.producer_id} did not write what it says at {offset}"))
 
-    def _is_wrong(self, said: ProducerEntry) -> bool:
-        """Whether the batches contradict a snapshot's entry."""
+    def _is_wrong(self, said: ProducerEntry, end_offset: int) -> bool:
+        """Whether the batches contradict an entry of the snapshot at `end_offset`."""
         if not said.batches or said.batches[-1].last_offset < self._unread_to:
             return False
         last, mine = said.batches[-1], self.state.producers.get(said.producer_id)
         if mine is None or not mine.batches:
             return self._is_complete
         known = mine.batches[-1]
-        if self._is_cleaned and known.last_offset < last.last_offset:
+        if self._is_cleaned and known.last_offset < last.last_offset < end_offset:
             return False  # it was the last one then, and is gone: the cleaner keeps a later one
         same = (last.last_offset, last.last_sequence, said.producer_epoch) == (
             known.last_offset,
