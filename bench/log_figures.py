@@ -177,7 +177,7 @@ def partitions_are_there(bootstrap: str, scale: float) -> None:
                 try:
                     end = answer.result(_WAIT_S).offset
                 except KafkaException as fault:  # a new leader: broker and metadata may be of different epochs yet
-                    said = str(fault)
+                    said = repr(fault)  # some have no text
                     continue
                 if end == 1:
                     missing.discard(partition)
