@@ -14,7 +14,7 @@ from ottla.log.results import Deleted, Isolation
 from ottla.wire.errors import ErrorCode
 from ottla.wire.special_timestamp import SpecialTimestamp
 from tests.log.batches import NOW_MS, batch
-from tests.log.logs import append, append_in_transaction, end, open_log
+from tests.log.logs import append, append_in_transaction, end, open_log, retain
 
 _EACH = LogConfig(flush_messages=1)
 
@@ -125,6 +125,58 @@ def test_a_disk_that_refuses_a_sync_leaves_it_due() -> None:
     storage.refuses = None
     log.flush()
     assert (log.synced.is_due, log.high_watermark) == (False, 1)
+
+
+def _rolling(flush_messages: int, retention_bytes: int = -1) -> LogConfig:
+    """Each batch has a segment of its own."""
+    return LogConfig(flush_messages=flush_messages, segment_bytes=120, retention_bytes=retention_bytes)
+
+
+def test_retention_leaves_what_is_not_on_the_device_to_the_records_behind_it() -> None:
+    """Its files may be back after a loss of power: if they were not whole, the log would end there."""
+    storage = MemoryStorage()
+    log = open_log(storage, _rolling(1))
+    append(log, batch())
+    log.synced.sync_due()
+    storage.refuses = lambda action, name: action == "sync"
+    append(log, batch())
+    with pytest.raises(StorageError):
+        log.synced.sync_due()
+    append(log, batch())
+    storage.refuses = None
+    log.config = _rolling(1, retention_bytes=0)
+    assert log.retire(NOW_MS)
+    assert log.log_start_offset == 1, "the first segment is on the device, the second one is not"
+    append(log, batch())
+    log.synced.sync_due()
+    assert log.high_watermark == 4
+    assert _after_power_loss(storage).end_offset == 4
+    retain(log, NOW_MS)
+    assert log.log_start_offset == 4
+
+
+def test_retention_waits_for_no_sync_where_nobody_asks_for_one() -> None:
+    log = open_log(config=LogConfig(segment_bytes=120, retention_bytes=0))
+    append(log, batch())
+    append(log, batch())
+    assert retain(log, NOW_MS) == 2
+    assert log.log_start_offset == 2
+
+
+@pytest.mark.parametrize("is_flushed", [False, True], ids=["", "flushed"])
+def test_deleted_records_are_on_the_device_before_those_behind_them(is_flushed: bool) -> None:
+    """A loss of power may come before the new start of the log is there."""
+    storage = MemoryStorage()
+    log = open_log(storage, _rolling(3))
+    append(log, batch(2))
+    assert log.delete_records_before(-1) == Deleted(ErrorCode.NONE, 2)
+    if is_flushed:
+        log.flush()
+    append(log, batch(3))
+    assert log.synced.is_due
+    log.synced.sync_due()
+    assert log.high_watermark == 5
+    assert _after_power_loss(storage).end_offset == 5
 
 
 def test_a_change_of_the_setting_counts_from_the_next_append_on() -> None:

@@ -101,13 +101,27 @@ class Synced:
     def reached(self, offset: int) -> None:
         """The device has everything below `offset`: the files that hold it, and their names."""
         self._segments.is_named = self._segments.is_named or offset > self.offset
-        self.skip_to(offset)
-
-    def skip_to(self, offset: int) -> None:
-        """The device has everything below `offset` that anybody wants."""
         self.offset = max(self.offset, offset)
         if self._held is not None:
             self._held = max(self._held, self.offset) if self.is_due else None
+
+    def begins_at(self, offset: int) -> None:
+        """The log begins there now: so nobody waits for what is below.
+
+        It has to be on the device all the same, before a record behind it is acknowledged. Until the device knows of
+        the new start, a loss of power may bring the old one back, and would end the log where records are missing.
+        """
+        if self._held is not None:
+            self._held = max(self._held, offset)
+
+    def deletable(self, count: int) -> int:
+        """How many of these oldest segments may go: if records wait for the device, those that are on it.
+
+        The others would be forgotten by the next sync, although a loss of power may bring their files back.
+        """
+        if not self._log.config.waits_for_device or self.offset >= self._log.end_offset:
+            return count
+        return min(count, self._segments.ending_by(self.offset))
 
     def plan(self) -> FlushPlan:
         """What brings the log's own bytes to the device, without indexes and snapshot: a start makes these again.

@@ -394,6 +394,7 @@ class PartitionLog:
             return self._segments.has_retired
         segments, start_offset = list(self._segments), self.log_start_offset
         count = deletable_segments(segments, self.config, log_start_offset=start_offset, now_ms=now_ms)
+        count = self.synced.deletable(count)
         if count == len(segments):
             try:
                 self.roll(now_ms)
@@ -420,7 +421,7 @@ class PartitionLog:
         if offset > self.log_start_offset:
             self.log_start_offset = offset
             self.recovery_point = max(self.recovery_point, offset)
-            self.synced.skip_to(offset)
+            self.synced.begins_at(offset)
             self._epochs.truncate_from_start(offset)
 
     @property
@@ -451,7 +452,8 @@ class PartitionLog:
         if not self.needs_flush:
             return FlushPlan(self.end_offset, (), self._storage)
         files: list[File] = []
-        segments = self._segments.ending_after(self.recovery_point)
+        # Deleted records are not behind the recovery point, but perhaps not on the device, either.
+        segments = self._segments.ending_after(min(self.recovery_point, self.synced.offset))
         for segment in segments[:_FLUSHED_AT_ONCE]:
             segment.save_indexes()
             files += segment.files()
@@ -465,7 +467,8 @@ class PartitionLog:
     def mark_flushed(self, plan: FlushPlan) -> None:
         """The plan's `sync` has returned: recovery may begin at its offset."""
         self.recovery_point = max(self.recovery_point, plan.offset)
-        self.synced.reached(plan.offset)
+        if plan.files:
+            self.synced.reached(plan.offset)
 
     def flush(self) -> None:
         """Make everything durable now. Blocks until the device has it."""

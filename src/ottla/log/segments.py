@@ -145,7 +145,7 @@ class Segments:
 
     def holding(self, offset: int) -> Segment:
         """The segment with this offset, if any has it; else the next one."""
-        return self._segments[max(bisect_right(self._bases, offset) - 1, 0)]
+        return self._segments[self.ending_by(offset)]
 
     def newest(self, without: Container[Segment]) -> Segment | None:
         """Of the segments that are not among those, the one with the newest timestamp; of equal ones the oldest."""
@@ -196,9 +196,12 @@ class Segments:
         """The segments that may hold records at `offset` or later."""
         return list(self._from(offset))
 
+    def ending_by(self, offset: int) -> int:
+        """How many segments end at `offset` or before."""
+        return max(bisect_right(self._bases, offset) - 1, 0)
+
     def _from(self, offset: int) -> Iterator[Segment]:
-        number = max(bisect_right(self._bases, offset) - 1, 0)
-        return iter(self._segments[number:])
+        return iter(self._segments[self.ending_by(offset) :])
 
     def _remember(self, segment: Segment) -> None:
         loaded = self._loaded
