@@ -179,6 +179,19 @@ def test_deleted_records_are_on_the_device_before_those_behind_them(is_flushed: 
     assert _after_power_loss(storage).end_offset == 5
 
 
+def test_so_they_are_if_the_process_was_killed_before_the_device_knew_where_the_log_begins() -> None:
+    storage = MemoryStorage()
+    log = open_log(storage, _rolling(3))
+    append(log, batch(2))
+    assert log.delete_records_before(-1) == Deleted(ErrorCode.NONE, 2)
+    append(log, batch())
+    log = open_log(storage, _rolling(3), recovery_point=0, log_start_offset=2)
+    append(log, batch(2))
+    log.synced.sync_due()
+    assert (log.log_start_offset, log.high_watermark) == (2, 5)
+    assert _after_power_loss(storage).end_offset == 5
+
+
 def test_a_change_of_the_setting_counts_from_the_next_append_on() -> None:
     log = open_log()
     append(log, batch())

@@ -119,7 +119,9 @@ class PartitionLog:
         log._producers = loaded.producers
         log.log_start_offset, log.end_offset = loaded.log_start_offset, loaded.end_offset
         log.recovery_point = max(loaded.recovery_point, loaded.log_start_offset)
-        log.synced = Synced(log, storage, log._segments, log.recovery_point)
+        # Where the log begins may be known to this machine, and not to its device yet.
+        synced_offset = log.recovery_point if clean else min(log.recovery_point, recovery_point)
+        log.synced = Synced(log, storage, log._segments, synced_offset)
         log.compaction = Compaction(log, storage, log._segments, log._producers)
         log.findings = replace(loaded.findings, mended=(*mended, *loaded.findings.mended))
         return log
