@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from ottla.base.limits import MAX_FRESH_STARTS
+from ottla.base.limits import HERD_ANSWERS_AT_ONCE, MAX_FRESH_STARTS
 from ottla.base.require import InvariantError
 from ottla.base.types import TopicPartition
 from ottla.broker.config import BrokerConfig
@@ -135,6 +135,25 @@ async def test_replies_come_after_the_append(world: _World) -> None:
     partition = world.partitions.find(*_TP)
     assert partition is not None
     assert [record.value for each in replay(partition.log) for record in each.records] == [b"5"]
+
+
+async def test_many_are_answered_some_in_a_turn_of_the_loop(world: _World) -> None:
+    """Each of these answers is encoded and sent in the next turn, and others are served in between."""
+    runner, tokens = world.runner, list[int]()
+
+    def waits(token: int, now_ms: int) -> Decision:
+        tokens.append(token)
+        return NOTHING
+
+    answers = [runner.submit(waits) for _ in range(3 * HERD_ANSWERS_AT_ONCE + 1)]
+    runner.tell(lambda now_ms: Decision(replies=tuple(Reply(token, token) for token in tokens)))
+    answered = [HERD_ANSWERS_AT_ONCE]
+    assert sum(answer.done() for answer in answers) == answered[0]
+    while answered[-1] < len(answers):
+        await asyncio.sleep(0)  # a turn of the loop
+        answered.append(sum(answer.done() for answer in answers))
+        assert answered[-1] - answered[-2] <= HERD_ANSWERS_AT_ONCE
+    assert await asyncio.gather(*answers) == tokens
 
 
 async def test_what_was_appended_is_there_after_a_restart(world: _World) -> None:

@@ -73,6 +73,11 @@ MAX_MEMBER_METADATA_BYTES: Final = 8_388_608
 #: Waiting fetches that one turn of the event loop reads again; each takes some 30 microseconds.
 FETCHES_AT_ONCE: Final = 100
 
+#: Requests of group members that one turn of the event loop carries out at once, of all connections, and such answers
+#: that it gives: each takes some 50 microseconds. The others come in slices.
+HERD_AT_ONCE: Final = 8
+HERD_ANSWERS_AT_ONCE: Final = 32
+
 #: Frames of one connection that wait for their turn before a broker stops reading its socket: a client with
 #: `max.in.flight.requests.per.connection` of 5 is far below it.
 MAX_WAITING_FRAMES: Final = 64

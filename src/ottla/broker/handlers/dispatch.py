@@ -10,6 +10,7 @@ from ottla.base.errors import CorruptDataError
 from ottla.base.limits import FRAME_BYTES_AT_ONCE
 from ottla.broker.answers import Answer, Frame, Later
 from ottla.broker.handlers.encoding import as_it_is, encoded, is_deep, is_wide
+from ottla.broker.handlers.herd import Herd
 from ottla.broker.handlers.large import slowly
 from ottla.broker.handlers.parts import Names, Part, joined, parts_of
 from ottla.broker.handlers.table import (
@@ -35,6 +36,7 @@ class Dispatcher:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._quotas = node.quotas
+        self._herd = Herd(node.slices)
         self._handlers: dict[int, Callable[..., Any]] = {}
         unstable = node.config.flag(UNSTABLE_VERSIONS)
         self._newest = {key: entry.newest(unstable=unstable) for key, entry in TABLE.items()}
@@ -64,10 +66,18 @@ class Dispatcher:
         handle = self._handlers.get(key)
         if handle is None:
             handle = self._handlers[key] = entry.load()
-        client, charge = client_id or "", None
-        if self._quotas.is_on and key != ApiKey.WRITE_TXN_MARKERS:
-            charge = self._quotas.charge(session, client)
-        context = RequestContext(key, version, correlation_id, client, session, charge)
+        context = RequestContext(key, version, correlation_id, client_id or "", session, None)
+        if entry.in_herds:
+            return self._herd.carry_out(partial(self._serve, entry, handle, frame, offset, context))
+        return self._serve(entry, handle, frame, offset, context)
+
+    def _serve(
+        self, entry: Entry, handle: Callable[..., Any], frame: Frame, offset: int, context: RequestContext
+    ) -> Answer:
+        charge = None
+        if self._quotas.is_on and entry.key != ApiKey.WRITE_TXN_MARKERS:
+            charge = self._quotas.charge(context.session, context.client_id)
+            context = context._replace(charge=charge)
         answer: Answer
         if entry.raw:
             answer = handle(self._node, frame, offset, context)
@@ -75,7 +85,7 @@ class Dispatcher:
             slices = self._node.slices
             carry_out = partial(self._carry_out, entry, handle, size_bytes=len(frame), context=context)
             work = slowly(slices, context, frame, offset, carry_out)
-            answer = Later(slices.start(work, f"a large {API[key].name}"), as_it_is)
+            answer = Later(slices.start(work, f"a large {API[entry.key].name}"), as_it_is)
         else:
             answer = self._carry_out(entry, handle, decode_message(context, frame, offset), len(frame), context)
         return answer if charge is None else charge.carried(answer)

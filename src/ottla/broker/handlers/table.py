@@ -73,6 +73,8 @@ class Entry(NamedTuple):
     #: Whether the version after `max_version` is there too, with `unstable.api.versions.enable`: Apache Kafka may still
     #: change it.
     has_unstable: bool = False
+    #: Whether all members of a group send it at the same moment (`handlers.herd`).
+    in_herds: bool = False
 
     @property
     def min_version(self) -> int:
@@ -96,8 +98,10 @@ def _api(
     in_parts: bool = False,
     names: Names | None = None,
     has_unstable: bool = False,
+    in_herds: bool = False,
 ) -> Entry:
-    return Entry(key, API[key].max_version - (1 if has_unstable else 0), raw, summary, in_parts, names, has_unstable)
+    newest = API[key].max_version - (1 if has_unstable else 0)
+    return Entry(key, newest, raw, summary, in_parts, names, has_unstable, in_herds)
 
 
 _K = ApiKey
@@ -109,21 +113,23 @@ TABLE: Final[dict[int, Entry]] = {
         _api(_K.FETCH, "Read file bytes; long polling, sessions (KIP-227), topic ids (KIP-516).", raw=True),
         _api(_K.LIST_OFFSETS, "Offsets by time: earliest, latest, max timestamp, isolation.", in_parts=True),
         _api(_K.METADATA, "Brokers, topics, partitions; creates a topic where that is enabled."),
-        _api(_K.OFFSET_COMMIT, "Commit a group's offsets.", in_parts=True),
+        _api(_K.OFFSET_COMMIT, "Commit a group's offsets.", in_parts=True, in_herds=True),
         _api(
             _K.OFFSET_FETCH,
             "A group's offsets, or several groups'; stable ones on request (KIP-447).",
             names=Names("groups", "groups", at_once=PART_OFFSET_GROUPS, are_distinct_if_many=True),
+            in_herds=True,
         ),
         _api(
             _K.FIND_COORDINATOR,
             "Which broker coordinates a group or a transactional id.",
             names=Names("coordinator_keys", "coordinators"),
+            in_herds=True,
         ),
-        _api(_K.JOIN_GROUP, "Join a classic group."),
-        _api(_K.HEARTBEAT, "A classic member lives."),
-        _api(_K.LEAVE_GROUP, "Members leave."),
-        _api(_K.SYNC_GROUP, "Hand out, or wait for, the assignment."),
+        _api(_K.JOIN_GROUP, "Join a classic group.", in_herds=True),
+        _api(_K.HEARTBEAT, "A classic member lives.", in_herds=True),
+        _api(_K.LEAVE_GROUP, "Members leave.", in_herds=True),
+        _api(_K.SYNC_GROUP, "Hand out, or wait for, the assignment.", in_herds=True),
         _api(
             _K.DESCRIBE_GROUPS,
             "State and members of classic groups.",
@@ -157,7 +163,11 @@ TABLE: Final[dict[int, Entry]] = {
         _api(_K.DELETE_GROUPS, "Delete empty groups.", names=Names("groups_names", "results", are_distinct=True)),
         _api(_K.INCREMENTAL_ALTER_CONFIGS, "Change the settings of topics and groups (KIP-339)."),
         _api(_K.OFFSET_DELETE, "Delete a group's offsets.", in_parts=True),
-        _api(_K.CONSUMER_GROUP_HEARTBEAT, "A member of a consumer group joins, stays or leaves (KIP-848)."),
+        _api(
+            _K.CONSUMER_GROUP_HEARTBEAT,
+            "A member of a consumer group joins, stays or leaves (KIP-848).",
+            in_herds=True,
+        ),
         _api(
             _K.CONSUMER_GROUP_DESCRIBE,
             "Consumer groups with epochs, members and assignments (KIP-848).",

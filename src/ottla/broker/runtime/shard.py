@@ -21,13 +21,13 @@ from typing import Generic, Protocol, TypeVar
 
 from ottla.base.clock import Clock
 from ottla.base.errors import CorruptDataError, OttlaError, StorageError
-from ottla.base.limits import MAX_FRESH_STARTS
+from ottla.base.limits import HERD_ANSWERS_AT_ONCE, MAX_FRESH_STARTS
 from ottla.base.require import InvariantError
 from ottla.base.types import TopicPartition
 from ottla.broker.runtime.partitions import Partitions
 from ottla.broker.runtime.slices import Slices
 from ottla.broker.runtime.timers import Timers
-from ottla.coordinator.decision import CancelTimer, Decision, Effect, LogRecord, SetTimer
+from ottla.coordinator.decision import CancelTimer, Decision, Effect, LogRecord, Reply, SetTimer
 from ottla.coordinator.facts import GroupFacts
 from ottla.log.replay import ReplayedBatch, replay
 from ottla.log.results import Appended, Origin
@@ -250,8 +250,7 @@ class ShardRunner(Generic[S]):
                 decision = failed
             else:
                 follow_up = self._apply(decision, records)
-        for reply in decision.replies:
-            self._resolve(reply.token, reply.response)
+        self._answer(decision.replies)
         for timer in decision.timers:
             match timer:
                 case SetTimer(key, delay_ms):
@@ -265,11 +264,14 @@ class ShardRunner(Generic[S]):
         if follow_up is not None and follow_up != Decision():
             self._carry_out(follow_up)
 
-    def _resolve(self, token: int, response: object) -> None:
-        """Answer a request. Does nothing when its connection has gone."""
-        future = self._waiting.pop(token, None)
-        if future is not None and not future.done():
-            future.set_result(response)
+    def _answer(self, replies: Sequence[Reply]) -> None:
+        """Answer requests: of many some in a turn of the loop, because each is encoded and sent in the next one."""
+        for reply in replies[:HERD_ANSWERS_AT_ONCE]:
+            future = self._waiting.pop(reply.token, None)
+            if future is not None and not future.done():  # if it is done, its connection has gone
+                future.set_result(reply.response)
+        if len(replies) > HERD_ANSWERS_AT_ONCE:
+            asyncio.get_running_loop().call_soon(self._answer, replies[HERD_ANSWERS_AT_ONCE:])
 
     def _set_timer(self, key: tuple[str, ...], delay_ms: int) -> None:
         def fired() -> None:
