@@ -229,7 +229,7 @@ def _become_classic(
     )
     group = replace(group, protocol=group.elected_protocol())
     assigned = [
-        replace(each, assignment=_assignment(draft.room, targets[each.member_id], each.metadata(group.protocol)))
+        each._replace(assignment=_assignment(draft.room, targets[each.member_id], each.metadata(group.protocol)))
         for each in group.members.values()
     ]
     group = replace(group, members=Members(assigned))

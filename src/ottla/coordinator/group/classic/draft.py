@@ -158,7 +158,7 @@ class Draft:
         (Apache Kafka does not answer it.)
         """
         self.reply(member.join_token, join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
-        member = replace(member, join_token=token)
+        member = member._replace(join_token=token)
         self.update(member)
         self.facts.append(Waits(member.member_id))
         return member
@@ -167,7 +167,7 @@ class Draft:
         """Answer the member's waiting JoinGroup, if there is one."""
         if member.join_token is not None:
             self.reply(member.join_token, response)
-            self.update(replace(member, join_token=None))
+            self.update(member._replace(join_token=None))
 
     def answer_sync(self, member: Member, response: SyncGroupResponse) -> None:
         """Answer the member's waiting SyncGroup, if there is one, and give it a full session from now on.
@@ -176,7 +176,7 @@ class Draft:
         """
         if member.sync_token is not None:
             self.reply(member.sync_token, response)
-            self.update(replace(member, sync_token=None))
+            self.update(member._replace(sync_token=None))
             self.expect_heartbeat(member.member_id, member.session_timeout_ms)
 
     def drop(self, member_ids: Collection[str], why: Why, text: str | Mapping[str, str] = "") -> None:

@@ -177,8 +177,7 @@ def _add(draft: Draft, asked: Join, member_id: str) -> None:
 
 def _updated(draft: Draft, asked: Join, member: Member) -> Member:
     request = asked.request
-    changed = replace(
-        member,
+    changed = member._replace(
         protocols=request.protocols,
         rebalance_timeout_ms=_rebalance_timeout_ms(request),
         session_timeout_ms=request.session_timeout_ms,
@@ -212,7 +211,7 @@ def _replace_static(draft: Draft, asked: Join, old_member_id: str) -> None:
     former_leader = draft.group.leader
     draft.answer_join(old, join_error(ErrorCode.FENCED_INSTANCE_ID, old_member_id))
     draft.reply(old.sync_token, sync_error(ErrorCode.FENCED_INSTANCE_ID))
-    renamed = replace(old, member_id=asked.new_member_id, join_token=None, sync_token=None, is_new=False)
+    renamed = old._replace(member_id=asked.new_member_id, join_token=None, sync_token=None, is_new=False)
     draft.gone((old_member_id,), Why.INSTANCE_REPLACED, f"{renamed.member_id} has its group.instance.id now")
     draft.facts.append(Joined(who(renamed), old_member_id))
     draft.rename(old_member_id, renamed)

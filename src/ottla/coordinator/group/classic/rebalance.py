@@ -136,7 +136,7 @@ def _answer_joins(draft: Draft) -> None:
     for member in list(group.members.values()):
         draft.reply(member.join_token, join_success(group, member.member_id))
         if member.join_token is not None or member.is_new:
-            draft.update(replace(member, join_token=None, is_new=False))
+            draft.update(member._replace(join_token=None, is_new=False))
         draft.expect_heartbeat(member.member_id, member.session_timeout_ms)
     draft.start(SYNC, draft.group.rebalance_timeout_ms())
 
@@ -144,7 +144,7 @@ def _answer_joins(draft: Draft) -> None:
 def answer_all_syncs(draft: Draft, error: ErrorCode) -> None:
     """This generation gets no assignment: answer all members that wait for it with `error`."""
     for member in list(draft.group.members.values()):
-        without = replace(member, assignment=b"")
+        without = member._replace(assignment=b"")
         if member.sync_token is None:
             draft.update(without)
         else:

@@ -111,8 +111,7 @@ def subscribed_topics(group: Group) -> frozenset[str] | None:
         return None
     topics: set[str] = set()
     try:
-        for member in group.members.values():
-            metadata = member.metadata(group.protocol)
+        for metadata in {member.metadata(group.protocol) for member in group.members.values()}:
             said = decode(ConsumerProtocolSubscription, 0, metadata, 2, exact=False, max_elements=MAX_REQUEST_ELEMENTS)
             topics.update(said.topics)
     except CorruptDataError:

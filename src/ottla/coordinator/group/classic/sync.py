@@ -58,7 +58,7 @@ def wait(draft: Draft, token: int, member_id: str) -> None:
     """Let the request wait for the assignment. The client has given up an earlier one of this member (see Draft)."""
     member = draft.group.members[member_id]
     draft.reply(member.sync_token, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
-    draft.update(replace(member, sync_token=token))
+    draft.update(member._replace(sync_token=token))
 
 
 def _stabilize(draft: Draft, assignments: dict[str, bytes]) -> None:
@@ -66,7 +66,7 @@ def _stabilize(draft: Draft, assignments: dict[str, bytes]) -> None:
     draft.records.append(group_record(draft.group, assignments))
     group = draft.group
     for member in list(group.members.values()):
-        assigned = replace(member, assignment=assignments.get(member.member_id, b""))
+        assigned = member._replace(assignment=assignments.get(member.member_id, b""))
         if member.sync_token is None:
             draft.update(assigned)
         else:
