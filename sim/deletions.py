@@ -85,6 +85,17 @@ class Deletions:
             del kept[entry.base_offset]
         return unknown
 
+    def forget_unknown(self, log: PartitionLog) -> None:
+        """After a loss of power that may take records: it may have taken what the log knew of producers, too.
+
+        Who had no answer for a record that was then deleted may write it again.
+        """
+        known = {each.producer_id: (each.producer_epoch, each.last_sequence) for each in log.active_producers()}
+        kept = self._kept[log.tp]
+        for base, header in [(base, entry.header) for base, entry in kept.items()]:
+            if (header.producer_epoch, header.last_sequence) > known.get(header.producer_id, (-1, -1)):
+                del kept[base]
+
     def with_deleted(self, tp: TopicPartition, entries: Iterable[Entry]) -> list[Entry]:
         """These batches of a log, and what was deleted before them by right."""
         if tp not in self._kept:

@@ -424,6 +424,8 @@ class House:
             self.anomalies += anomalies
             if not self.keeps_all:
                 self.lost |= {record.uid for record in gone}
+                if partition is not None:
+                    self.deletions.forget_unknown(partition.log)
             if gone:
                 self.note("records lost", f"{tp}: {len(gone)} from {gone[0].offset} on")
         self._before = {}

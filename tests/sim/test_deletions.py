@@ -88,6 +88,21 @@ def test_of_hurt_files_what_the_log_does_not_know_any_more_is_not_looked_for() -
     assert _offsets(deletions.with_deleted(log.tp, [])) == [0]
 
 
+def test_what_a_loss_of_power_has_taken_of_producers_is_not_looked_for() -> None:
+    """broker-power 4100001665: a producer had no answer for records that were deleted, and the power took the log."""
+    deletions, log = _deletions(), open_log()
+    append(log, idempotent(0, producer_id=7))
+    entries = [
+        Entry(offset, offset, 0, header._replace(base_offset=offset), b"")
+        for offset, (producer_id, sequence) in enumerate(((8, 0), (7, 0), (7, 1)))
+        for header in [parse_header(idempotent(sequence, producer_id=producer_id))]
+    ]
+    deletions.ask("d0.1", log.tp, 3)
+    deletions.keep(log.tp, lambda: entries)
+    deletions.forget_unknown(log)
+    assert _offsets(deletions.with_deleted(log.tp, [])) == [1], "the log knows that the producer has sent this one"
+
+
 def test_what_may_go_is_remembered_and_what_may_not_is_missed() -> None:
     deletions, log = _deletions(), [_entry(offset) for offset in range(5)]
     deletions.ask("d0.1", _TP, 2)
