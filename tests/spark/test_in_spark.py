@@ -5,6 +5,7 @@ import json
 import os
 import runpy
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
@@ -52,6 +53,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory, java: str) -> Iterator[Any]:
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+def _has_the_source(_: object) -> bool:
+    return "ottla.spark.range_reader" in sys.modules
+
+
+def test_s4_workers_have_the_source_and_the_sink_from_their_start(spark: Any) -> None:
+    assert spark.sparkContext.parallelize([0], 1).map(_has_the_source).collect() == [True]
 
 
 def test_s4_workers_take_the_installed_pyspark_in_which_all_is_compiled(spark: Any) -> None:

@@ -63,6 +63,18 @@ def test_s4_what_the_user_sets_wins(environ: dict[str, str]) -> None:
     assert env["PYSPARK_PYTHON"] == "python9"
 
 
+def test_s4_workers_have_their_modules_from_the_start_where_their_python_is_this_one(environ: dict[str, str]) -> None:
+    def options(*conf: str, master: str = "local[1]", **more: str) -> str:
+        return launch(SCRIPT, [], master=master, conf=conf, environ={**environ, **more}).env["PYSPARK_SUBMIT_ARGS"]
+
+    ours = "spark.python.daemon.module=ottla.spark.worker_daemon"
+    assert ours in options()
+    assert ours in options(PYSPARK_PYTHON=sys.executable)
+    assert ours not in options(PYSPARK_PYTHON="python9")
+    assert ours not in options("spark.pyspark.python=python9")
+    assert ours not in options("spark.python.daemon.module=pyspark.daemon")
+
+
 def test_s4_workers_find_a_package_that_is_not_installed(environ: dict[str, str]) -> None:
     _, env = launch(SCRIPT, [], master=None, conf=[], environ={**environ, "PYTHONPATH": "/elsewhere"})
     found = env["PYTHONPATH"].split(os.pathsep)

@@ -10,7 +10,7 @@ from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
 from ottla.spark.errors import RowError
 from ottla.wire.batch import BatchHeader, is_emptied, iter_headers, parse_end_txn_marker
-from ottla.wire.columns import decode_columns
+from ottla.wire.columns import decode_columns, scalar
 from ottla.wire.crc import crc32c
 
 #: The row schema of Spark's own Kafka connector; `headers` only with includeHeaders.
@@ -19,6 +19,8 @@ SOURCE_SCHEMA: Final = (
 )
 HEADERS_SCHEMA: Final = ", headers array<struct<key: string, value: binary>>"
 
+_NULL: Final = scalar(-1, pa.int64())
+_NOTHING: Final = scalar(0, pa.int32())
 #: The columns of the sink, and what they may be; all others are passed over, as Spark's connector does.
 WRITABLE = {
     "key": (pa.types.is_binary, pa.types.is_string, pa.types.is_large_binary, pa.types.is_large_string),
@@ -66,16 +68,16 @@ class Chunk:
         columns = [
             found.column("key"),
             found.column("value"),
-            pa.repeat(pa.scalar(tp.topic, pa.string()), count),
-            pa.repeat(pa.scalar(tp.partition, pa.int32()), count),
+            pa.repeat(scalar(tp.topic, pa.string()), count),
+            pa.repeat(scalar(tp.partition, pa.int32()), count),
             found.column("offset"),
             micros,
             found.column("timestamp_type"),
         ]
         if with_headers:
             headers = found.column("headers").cast(schema.field("headers").type)
-            none = pc.equal(pc.list_value_length(headers), 0)  # null, as in Spark's connector
-            columns.append(pc.if_else(none, pa.scalar(None, headers.type), headers))
+            none = pc.equal(pc.list_value_length(headers), _NOTHING)  # null, as in Spark's connector
+            columns.append(pc.if_else(none, scalar(None, headers.type), headers))
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _aborted(self, transactions: list[tuple[int, int]]) -> set[int]:
@@ -135,7 +137,7 @@ def _bytes_of(column: Any) -> tuple[Any, Any]:
     """A column's data and each row's length (-1 for null), as bytes that do not depend on how Arrow stores them."""
     if pa.types.is_int32(column.type):
         return _int_bytes(column), b""
-    lengths = pc.binary_length(column).cast(pa.int64()).fill_null(-1)
+    lengths = pc.binary_length(column).cast(pa.int64()).fill_null(_NULL)
     array = column.cast(pa.large_binary())
     _, offsets, data = array.buffers()
     if data is None or len(array) == 0:
@@ -145,7 +147,7 @@ def _bytes_of(column: Any) -> tuple[Any, Any]:
 
 
 def _int_bytes(column: Any) -> Any:
-    whole = column.cast(pa.int64()).fill_null(-1)
+    whole = column.cast(pa.int64()).fill_null(_NULL)
     return memoryview(whole.buffers()[1])[8 * whole.offset : 8 * (whole.offset + len(whole))] if len(whole) else b""
 
 

@@ -33,6 +33,11 @@ _LOCAL_DEFAULTS: Mapping[str, str] = {
     ),
     "spark.ui.showConsoleProgress": "false",
 }
+#: And where the workers' Python is this one, which has the module for certain.
+_OWN_PYTHON_DEFAULTS: Mapping[str, str] = {
+    # a worker has PyArrow, the source and the sink from its start
+    "spark.python.daemon.module": "ottla.spark.worker_daemon",
+}
 #: Settings that choose another Python.
 _PYTHONS = frozenset({"spark.pyspark.python", "spark.pyspark.driver.python", "spark.sql.execution.pyspark.python"})
 
@@ -69,14 +74,18 @@ def launch(
     find_java(environ)
     chosen = master or environ.get("MASTER") or "local[*]"
     local = chosen.startswith("local") and not chosen.startswith("local-cluster")
-    settings = {**_DEFAULTS, **(_LOCAL_DEFAULTS if local else {}), **dict(map(_setting, conf))}
+    given = dict(map(_setting, conf))
+    has_own_python = local and not _names_python(environ, given)
+    settings = {**_DEFAULTS, **(_LOCAL_DEFAULTS if local else {})}
+    settings |= {**(_OWN_PYTHON_DEFAULTS if has_own_python else {}), **given}
     options = ["--master", chosen]
     for name, value in settings.items():
         options += ["--conf", f"{name}={value}"]
     env = {**environ, "PYSPARK_PYTHON": environ.get("PYSPARK_PYTHON", sys.executable), "PYTHONPATH": _path(environ)}
     if local:
         env.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        env |= _home(environ, settings)
+        if has_own_python and "SPARK_HOME" not in environ:
+            env |= _home(environ)
         env["PYSPARK_SUBMIT_ARGS"] = " ".join(map(_quoted, [*options, "pyspark-shell"]))
         program = ["-m", "ottla.spark.live", str(script)] if live else [str(script)]
         return Launch([sys.executable, *program, *arguments], env)
@@ -84,11 +93,14 @@ def launch(
     return Launch([str(_spark_home() / "bin" / "spark-submit"), *options, str(script), *arguments], env)
 
 
-def _home(environ: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
-    """SPARK_HOME, if nobody has said one, and no other Python than this one is to run."""
+def _names_python(environ: Mapping[str, str], settings: Mapping[str, str]) -> bool:
+    """Whether another Python than this one is to run."""
     pythons = {environ[name] for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON") if name in environ}
-    if "SPARK_HOME" in environ or pythons - {sys.executable} or _PYTHONS & settings.keys():
-        return {}
+    return bool(pythons - {sys.executable} or _PYTHONS & settings.keys())
+
+
+def _home(environ: Mapping[str, str]) -> dict[str, str]:
+    """SPARK_HOME, if one can be made."""
     package = find_spec("pyspark")
     if package is None or not package.submodule_search_locations:
         return {}

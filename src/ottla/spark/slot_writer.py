@@ -43,12 +43,13 @@ def rows_by_topic(options: SinkOptions, batch: Any) -> Iterator[tuple[str, Any]]
         assert options.topic is not None
         yield options.topic, rows
         return
-    for topic in pc.unique(topics).to_pylist():
+    for each in pc.unique(topics):
+        topic = each.as_py()
         if topic is None:
             raise RowError("a row has no topic: its column topic is null, and the option topic is not set")
         if is_ledger(topic, options.ledger_topic):
             raise RowError(f"a row has the topic {topic}, which is {NO_ROWS_IN_A_LEDGER}")
-        yield topic, rows.filter(pc.equal(topics, topic))
+        yield topic, rows.filter(pc.equal(topics, each))
 
 
 class SlotWriter:

@@ -7,7 +7,7 @@ and Ottla, some 200,000, and frees none of them: that takes longer than a small 
 import gc
 import sys
 
-_DAEMON = "pyspark.daemon"
+_DAEMONS = frozenset({"pyspark.daemon", "ottla.spark.worker_daemon"})
 _rested: set[str] = set()
 
 
@@ -27,4 +27,4 @@ def rest(work: str) -> None:
 
 def _serves_many() -> bool:
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return spec is not None and spec.name == _DAEMON
+    return spec is not None and spec.name in _DAEMONS

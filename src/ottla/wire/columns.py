@@ -4,6 +4,8 @@ Decoding copies every key and value once, into buffers allocated at their final 
 Encoding reads the buffers of the arrays as they are. No record ever becomes a Python object, headers excepted.
 """
 
+import struct
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
@@ -44,6 +46,22 @@ SCHEMA: Final = pa.schema(
 _WITHOUT_HEADERS: Final = pa.schema(list(SCHEMA)[:5])
 _MAX_INT64: Final = 2**63 - 1
 _NO_LIMIT_BYTES: Final = 2**31 - 1
+
+
+def scalar(value: int | str | None, kind: Any) -> Any:
+    """A pyarrow scalar of this type: a whole number, a string, or null.
+
+    `pyarrow.scalar`, `pyarrow.array` and functions that get a value of Python import pandas, if it is installed. That
+    takes a third of a second, and each new worker of Spark would wait for it.
+    """
+    if value is None:
+        return pa.nulls(1, kind)[0]
+    if isinstance(value, int):
+        parts = [value.to_bytes(kind.byte_width, sys.byteorder, signed=True)]
+    else:
+        data = value.encode()
+        parts = [struct.pack("=2i", 0, len(data)), data]
+    return pa.Array.from_buffers(kind, 1, [None, *map(pa.py_buffer, parts)])[0]
 
 
 def decode_columns(
@@ -250,14 +268,14 @@ def _bytes(buffer: Any) -> memoryview | bytes:
 
 def _timestamps(column: Any, rows: int, now_ms: int) -> memoryview:
     if column is None or pa.types.is_null(column.type) or rows == 0:
-        array = pa.repeat(pa.scalar(now_ms, pa.int64()), max(rows, 1))
+        array = pa.repeat(scalar(now_ms, pa.int64()), max(rows, 1))
     else:
         array = _one_array(column)
         if pa.types.is_timestamp(array.type):
             array = array.cast(pa.timestamp("ms", array.type.tz), safe=False)
         elif not pa.types.is_integer(array.type):
             raise ValueError(f"column timestamp_ms of type {array.type} holds no times")
-        array = array.cast(pa.int64()).fill_null(now_ms)
+        array = array.cast(pa.int64()).fill_null(scalar(now_ms, pa.int64()))
     return memoryview(array.buffers()[1]).cast("q")[array.offset : array.offset + rows]
 
 

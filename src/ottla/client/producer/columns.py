@@ -1,6 +1,7 @@
 """`send_arrow`: which rows of a pyarrow.RecordBatch go to which partition. pyarrow is imported at the first call."""
 
-from collections.abc import Callable, Iterator
+from array import array
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 #: Columns are fast only in large batches. Brokers accept 1 MiB by default (`max.message.bytes`).
@@ -30,10 +31,21 @@ def split_by_partition(
     if "key" in names and not pa.types.is_null(batch.column("key").type):
         keys = pc.dictionary_encode(batch.column("key").cast(pa.binary()))
         keys = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
-        by_key = pa.array([of_key(key) for key in keys.dictionary.to_pylist()], pa.int32())
-        wanted = by_key.take(keys.indices)
+        wanted = _numbers([of_key(key) for key in keys.dictionary.to_pylist()]).take(keys.indices)
     if "partition" in names:
         wanted = pc.coalesce(batch.column("partition").cast(pa.int32()), wanted)
-    for number in pc.unique(wanted).to_pylist():
-        chosen = pc.is_null(wanted) if number is None else pc.fill_null(pc.equal(wanted, number), False)
-        yield number, batch.filter(chosen)
+    for each in pc.unique(wanted):
+        number = each.as_py()
+        yield number, batch.filter(pc.is_null(wanted) if number is None else pc.equal(wanted, each))
+
+
+def _numbers(values: Iterable[int | None]) -> Any:
+    """Partition numbers as an array, without `pyarrow.array` (see `wire.columns.scalar`)."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from ottla.wire.columns import scalar
+
+    found = array("i", (-1 if each is None else each for each in values))
+    numbers = pa.Array.from_buffers(pa.int32(), len(found), [None, pa.py_buffer(found)])
+    return pc.if_else(pc.equal(numbers, scalar(-1, pa.int32())), scalar(None, pa.int32()), numbers)
