@@ -132,8 +132,8 @@ def _rolling(flush_messages: int, retention_bytes: int = -1) -> LogConfig:
     return LogConfig(flush_messages=flush_messages, segment_bytes=120, retention_bytes=retention_bytes)
 
 
-def test_retention_leaves_what_is_not_on_the_device_to_the_records_behind_it() -> None:
-    """Its files may be back after a loss of power: if they were not whole, the log would end there."""
+def test_what_retention_takes_out_of_the_log_is_synced_before_the_records_behind_it() -> None:
+    """Its files may be there after a loss of power: if they were not whole, the log would end there."""
     storage = MemoryStorage()
     log = open_log(storage, _rolling(1))
     append(log, batch())
@@ -146,21 +146,13 @@ def test_retention_leaves_what_is_not_on_the_device_to_the_records_behind_it() -
     storage.refuses = None
     log.config = _rolling(1, retention_bytes=0)
     assert log.retire(NOW_MS)
-    assert log.log_start_offset == 1, "the first segment is on the device, the second one is not"
+    assert log.log_start_offset == 3
     append(log, batch())
     log.synced.sync_due()
     assert log.high_watermark == 4
     assert _after_power_loss(storage).end_offset == 4
     retain(log, NOW_MS)
     assert log.log_start_offset == 4
-
-
-def test_retention_waits_for_no_sync_where_nobody_asks_for_one() -> None:
-    log = open_log(config=LogConfig(segment_bytes=120, retention_bytes=0))
-    append(log, batch())
-    append(log, batch())
-    assert retain(log, NOW_MS) == 2
-    assert log.log_start_offset == 2
 
 
 @pytest.mark.parametrize("is_flushed", [False, True], ids=["", "flushed"])

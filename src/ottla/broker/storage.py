@@ -36,7 +36,7 @@ _WRITTEN_AGAIN_BYTES: Final = 1 << 20
 class DiskFile:
     """An open file; its descriptor is closed by `close`, or when nobody holds the object any more."""
 
-    __slots__ = ("__weakref__", "_close", "_descriptor", "_path", "_size_bytes", "_syncing", "made")
+    __slots__ = ("__weakref__", "_close", "_descriptor", "_has_rest", "_path", "_size_bytes", "_syncing", "made")
 
     def __init__(self, path: str, *, create: bool, is_writable: bool = True) -> None:
         flags = (os.O_RDWR if is_writable else os.O_RDONLY) | os.O_CLOEXEC
@@ -60,6 +60,8 @@ class DiskFile:
         #: Held by the thread that syncs: the system tells one of two that their bytes are not on the device.
         self._syncing = threading.Lock()
         self._size_bytes = os.fstat(self._descriptor).st_size
+        #: Behind these bytes may be others, of an append that was refused in its middle.
+        self._has_rest = False
         self._close = weakref.finalize(self, os.close, self._descriptor)
 
     @property
@@ -73,8 +75,9 @@ class DiskFile:
             if written_bytes != wanted_bytes:
                 self._write_rest(b"".join(buffers), written_bytes)
         except OSError as fault:
-            with suppress(OSError):  # the next append must not follow a batch that was written in part
-                os.ftruncate(self._descriptor, position)
+            self._has_rest = True
+            with suppress(OSError):  # else before nothing comes behind it any more (`Segment.end`)
+                self._cut(position)
             raise StorageError(f"{self._path}: {fault.strerror}") from fault
         self._size_bytes = position + wanted_bytes
 
@@ -104,13 +107,16 @@ class DiskFile:
                 yield view
 
     def truncate(self, size_bytes: int) -> None:
-        if size_bytes != self._size_bytes:
+        if size_bytes != self._size_bytes or self._has_rest:
             try:
                 with _CHANGING:
-                    os.ftruncate(self._descriptor, size_bytes)
-                    self._size_bytes = size_bytes
+                    self._cut(size_bytes)
             except OSError as fault:
                 raise StorageError(f"{self._path}: {fault.strerror}") from fault
+
+    def _cut(self, size_bytes: int) -> None:
+        os.ftruncate(self._descriptor, size_bytes)
+        self._size_bytes, self._has_rest = size_bytes, False
 
     def sync(self) -> None:
         with self._syncing:

@@ -66,11 +66,6 @@ class LogConfig:
     #: `transaction.partition.verification.enable` of the broker (KIP-890).
     transaction_verification: bool = True
 
-    @property
-    def waits_for_device(self) -> bool:
-        """Whether records have to be on the device before they are acknowledged (`flush.messages`)."""
-        return self.flush_messages < _LONG_MAX
-
     @classmethod
     def of(
         cls,

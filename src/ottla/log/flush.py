@@ -114,23 +114,16 @@ class Synced:
         if self._held is not None:
             self._held = max(self._held, offset)
 
-    def deletable(self, count: int) -> int:
-        """How many of these oldest segments may go: if records wait for the device, those that are on it.
-
-        The others would be forgotten by the next sync, although a loss of power may bring their files back.
-        """
-        if not self._log.config.waits_for_device or self.offset >= self._log.end_offset:
-            return count
-        return min(count, self._segments.ending_by(self.offset))
-
     def plan(self) -> FlushPlan:
         """What brings the log's own bytes to the device, without indexes and snapshot: a start makes these again.
 
         Call its `sync`, perhaps in another thread, and then `reached` with its offset.
         """
         end_offset = self._log.end_offset
-        segments = self._segments.ending_after(self.offset) if end_offset > self.offset else []
-        return FlushPlan(end_offset, tuple(segment.log_file() for segment in segments), self._storage)
+        if end_offset <= self.offset:
+            return FlushPlan(end_offset, (), self._storage)
+        files = [segment.log_file() for segment in self._segments.ending_after(self.offset)]
+        return FlushPlan(end_offset, (*self._segments.retired_files(self.offset), *files), self._storage)
 
     def sync_due(self) -> None:
         """Sync now, if that is due. Blocks until the device has everything; StorageError when it refuses."""

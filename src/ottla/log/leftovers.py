@@ -32,10 +32,15 @@ def tidy(storage: Storage, names: list[str]) -> Tidied:
     known = {None, *bases}
     for name in names:
         found = {base_offset(name, suffix) for suffix in (OFFSET_INDEX, TIME_INDEX, TXN_INDEX)} - known
-        if found or name.endswith(DELETED):
+        if found:
             orphans |= {each for each in found if each is not None}
             storage.delete(name)
-    marked = {base_offset(name, LOG + DELETED) for name in names}
+    marks = [name for name in names if name.endswith(DELETED)]
+    if marks:
+        storage.sync_names()  # a mark goes last: without it, indexes would be orphans
+    for name in marks:
+        storage.delete(name)
+    marked = {base_offset(name, LOG + DELETED) for name in marks}
     return Tidied(frozenset(names), tuple(bases), frozenset(orphans - marked))
 
 

@@ -44,7 +44,7 @@ from ottla.log.retention import deletable_segments
 from ottla.log.segment import Segment
 from ottla.log.segments import Segments
 from ottla.log.snapshot import Snapshots
-from ottla.log.storage import Buffer, File, Slice, Storage
+from ottla.log.storage import Buffer, Slice, Storage
 from ottla.log.timestamps import Search, in_place, search
 from ottla.log.topic_id import take_topic_id
 from ottla.log.txn_index import AbortedTxn, AbortsSeal
@@ -119,9 +119,7 @@ class PartitionLog:
         log._producers = loaded.producers
         log.log_start_offset, log.end_offset = loaded.log_start_offset, loaded.end_offset
         log.recovery_point = max(loaded.recovery_point, loaded.log_start_offset)
-        # Where the log begins may be known to this machine, and not to its device yet.
-        synced_offset = log.recovery_point if clean else min(log.recovery_point, recovery_point)
-        log.synced = Synced(log, storage, log._segments, synced_offset)
+        log.synced = Synced(log, storage, log._segments, loaded.synced_offset)
         log.compaction = Compaction(log, storage, log._segments, log._producers)
         log.findings = replace(loaded.findings, mended=(*mended, *loaded.findings.mended))
         return log
@@ -396,7 +394,6 @@ class PartitionLog:
             return self._segments.has_retired
         segments, start_offset = list(self._segments), self.log_start_offset
         count = deletable_segments(segments, self.config, log_start_offset=start_offset, now_ms=now_ms)
-        count = self.synced.deletable(count)
         if count == len(segments):
             try:
                 self.roll(now_ms)
@@ -410,14 +407,16 @@ class PartitionLog:
         return self._segments.has_retired
 
     def delete_retired(self) -> int:
-        """Delete the files of segments that are out of the log; how many segments.
+        """Delete the files of segments that are out of the log; how many. StorageError: the next call tries again.
 
-        It may run in another thread, while nobody calls `retire`: it touches only what is out of the log. StorageError
-        when a file cannot be deleted: the next call tries again.
+        It may run in another thread, while nobody calls `retire`: it touches only what is out of the log.
         """
-        self._snapshots.begin_at(self._segments[0].base_offset)
+        first_offset = self._segments[0].base_offset
+        self._snapshots.begin_at(first_offset)
         self._epochs.sync()
-        return self._segments.delete_retired()
+        count = self._segments.delete_retired()
+        self._snapshots.delete_before(first_offset)
+        return count
 
     def _move_start(self, offset: int) -> None:
         if offset > self.log_start_offset:
@@ -434,9 +433,14 @@ class PartitionLog:
     # ---- durability
 
     @property
+    def flushed_offset(self) -> int:
+        """Everything below is on the device. (Below the recovery point are deleted records, too, that need not be.)"""
+        return min(self.recovery_point, self.synced.offset)
+
+    @property
     def needs_flush(self) -> bool:
         """Whether something was appended since the last flush."""
-        return self.end_offset > self.recovery_point
+        return self.end_offset > self.flushed_offset
 
     def roll(self, now_ms: int) -> None:
         """Close the active segment and begin the next at the end of the log. No-op while the active one is empty."""
@@ -453,24 +457,22 @@ class PartitionLog:
         """
         if not self.needs_flush:
             return FlushPlan(self.end_offset, (), self._storage)
-        files: list[File] = []
-        # Deleted records are not behind the recovery point, but perhaps not on the device, either.
-        segments = self._segments.ending_after(min(self.recovery_point, self.synced.offset))
+        files = self._segments.retired_files(self.flushed_offset)
+        segments = self._segments.ending_after(self.flushed_offset)
         for segment in segments[:_FLUSHED_AT_ONCE]:
             segment.save_indexes()
             files += segment.files()
         if len(segments) > _FLUSHED_AT_ONCE:
             return FlushPlan(segments[_FLUSHED_AT_ONCE].base_offset, tuple(files), self._storage)
         self._snapshots.write(self._producers)
-        self._snapshots.prune(self._segments.bases)
+        self._snapshots.prune((*self._segments.retired_bases, *self._segments.bases))
         files += [self._storage.open(name) for name in (self._snapshots.newest_name, self._epochs.file_name) if name]
         return FlushPlan(self.end_offset, tuple(files), self._storage)
 
     def mark_flushed(self, plan: FlushPlan) -> None:
         """The plan's `sync` has returned: recovery may begin at its offset."""
         self.recovery_point = max(self.recovery_point, plan.offset)
-        if plan.files:
-            self.synced.reached(plan.offset)
+        self.synced.reached(plan.offset)
 
     def flush(self) -> None:
         """Make everything durable now. Blocks until the device has it."""
@@ -491,7 +493,7 @@ class PartitionLog:
 
         Without `sync` the clean-shutdown marker survives the end of the process, but not a loss of power.
         """
-        self._segments.active.seal()
+        self._segments.active.end()
         self._flush(sync=sync)
         self._snapshots.ensure(self._producers)
         for segment in self._segments:

@@ -53,6 +53,8 @@ class Loaded:
     log_start_offset: int
     end_offset: int
     recovery_point: int
+    #: Everything below is on the device. Where the log begins may be known to this machine, and not to its device yet.
+    synced_offset: int
     findings: Findings
 
 
@@ -71,7 +73,7 @@ def load(
     outside: Outside = _NOTHING,
 ) -> Loaded:
     """Open the directory; see the top of the file. StorageError when it cannot be used as it is."""
-    names = storage.names()
+    names, checkpointed_offset = storage.names(), recovery_point
     reached = partial(reached_in, storage, config, now_ms, names)
     log_start_offset, outside = start_of(outside, epochs, recovery_point, log_start_offset, reached)
     # After a clean stop the checkpoint says where the log began, and not only what was deleted for certain.
@@ -116,8 +118,9 @@ def load(
     end_offset = producers.end_offset = walked.end_offset
     epochs.truncate(start_offset, end_offset)
     recovery_point = end_offset if clean else min(recovery_point, end_offset)
-    heed_refusals(storage, names, walked.segments, recovery_point, clean=clean)
-    return Loaded(walked.segments, producers, start_offset, end_offset, recovery_point, findings)
+    synced_offset = recovery_point if clean else min(recovery_point, checkpointed_offset)
+    heed_refusals(storage, names, walked.segments, synced_offset, clean=clean)
+    return Loaded(walked.segments, producers, start_offset, end_offset, recovery_point, synced_offset, findings)
 
 
 def _load_last(segments: Sequence[Segment]) -> None:
@@ -138,7 +141,7 @@ def _new(storage: Storage, config: LogConfig, now_ms: int, start_offset: int, ou
     """A log that holds nothing yet."""
     segment = Segment.create(storage, start_offset, config, now_ms)
     findings = Findings(losses=losses(outside, Seen(), start_offset, ()))
-    return Loaded((segment,), ProducerState(start_offset), start_offset, start_offset, start_offset, findings)
+    return Loaded((segment,), ProducerState(start_offset), *(start_offset,) * 4, findings)
 
 
 def _load_producers(
@@ -164,7 +167,8 @@ def _begin_again(
     other files still know (`named`). What is missing is a hole if some of it was flushed.
     """
     end_offset = max(known.log_start_offset, known.flushed_offset)
-    is_hole = not walked.segments and named.first_offset < end_offset
+    # What was deleted has moved the recovery point, too.
+    is_hole = not walked.segments and max(named.first_offset, known.log_start_offset) < known.flushed_offset
     if not walked.segments:
         end_offset = max(end_offset, named.end_offset)
     known = known._replace(known_start=named.first_offset if is_hole else end_offset)

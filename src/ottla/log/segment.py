@@ -16,15 +16,7 @@ from ottla.log.index import OffsetIndex, OffsetPosition, TimeIndex
 from ottla.log.names import DELETED, LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, file_name
 from ottla.log.storage import Buffer, File, Storage
 from ottla.log.txn_index import TransactionIndex
-from ottla.wire.batch import (
-    HEADER_BYTES,
-    SIZE_BYTES,
-    BatchHeader,
-    batch_size,
-    check_integrity,
-    parse_header,
-    walk_to,
-)
+from ottla.wire.batch import HEADER_BYTES, SIZE_BYTES, BatchHeader, batch_size, check_integrity, parse_header, walk_to
 from ottla.wire.batch_errors import CorruptBatchError, UnsupportedMagicError
 
 #: How many bytes are read at once while looking for one batch: the distance of index entries, and a header.
@@ -175,6 +167,14 @@ class Segment:
         """Called when appends pause or end: puts the newest timestamp into the time index, and saves the indexes."""
         self.time_index.append(self.max_timestamp_ms, self.max_timestamp_offset)
         self.save_indexes()
+
+    def end(self) -> None:
+        """Seal it, without what a refused append has left of a batch: after a kill the log would end with that.
+
+        StorageError when the disk refuses to cut it off: then nothing may come behind this segment.
+        """
+        self.log.truncate(self.size_bytes)
+        self.seal()
 
     def save_indexes(self) -> None:
         """Bring the index files up to date."""
@@ -361,7 +361,7 @@ class Segment:
             self._log = None
 
     def mark_deleted(self) -> None:
-        """Note on the disk that the segment is about to be deleted. On a full disk it is deleted without that note."""
+        """Note on the disk that it is about to be deleted. On a full disk it is deleted without that note."""
         with suppress(StorageError):
             self._storage.open(self._mark, create=True).close()
 

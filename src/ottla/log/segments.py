@@ -4,13 +4,16 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Final
 
+from ottla.base.errors import StorageError
 from ottla.log.config import LogConfig
 from ottla.log.locating import locate
+from ottla.log.names import LOG, file_name
 from ottla.log.results import AbortedTransaction
 from ottla.log.segment import Segment, delete_segments
-from ottla.log.storage import Storage
+from ottla.log.storage import File, Storage
 from ottla.log.txn_index import AbortsSeal
 
 #: How many positions of the newest batches are kept in memory. A consumer at the end of the log reads there next.
@@ -63,7 +66,7 @@ class Segments:
         if len(self) == 1 and not self.is_named:
             self._storage.sync_names()
             self.is_named = True
-        self.active.seal()
+        self.active.end()
         was_rolling, self.is_rolling = self.is_rolling, True
         segment = Segment.create(self._storage, end_offset, config, now_ms)
         if was_rolling:
@@ -119,6 +122,29 @@ class Segments:
         delete_segments(self._storage, self._retired)
         return count
 
+    @property
+    def retired_bases(self) -> tuple[int, ...]:
+        """Base offsets of segments that are out of the log, and may have files still."""
+        return tuple(segment.base_offset for segment in tuple(self._retired))
+
+    def retired_files(self, offset: int) -> list[File]:
+        """The log files that such segments have with records at `offset` or later.
+
+        A loss of power may bring a file back that is deleted, and the log would end where it is not whole. So they are
+        synced before the segments behind them; those that are gone in the meantime, by their names.
+        """
+        bases = [*self.retired_bases, self._bases[0]]
+        files = []
+        for base, end in pairwise(bases):
+            name = file_name(base, LOG)
+            if end > offset:
+                try:
+                    files.append(self._storage.open(name))
+                except StorageError:
+                    if name in self._storage.names():
+                        raise
+        return files
+
     def note(self, offset: int, position: int) -> None:
         """A batch with this base offset was written at this position of the active segment."""
         recent = self._recent
@@ -145,7 +171,7 @@ class Segments:
 
     def holding(self, offset: int) -> Segment:
         """The segment with this offset, if any has it; else the next one."""
-        return self._segments[self.ending_by(offset)]
+        return self._segments[max(bisect_right(self._bases, offset) - 1, 0)]
 
     def newest(self, without: Container[Segment]) -> Segment | None:
         """Of the segments that are not among those, the one with the newest timestamp; of equal ones the oldest."""
@@ -196,12 +222,9 @@ class Segments:
         """The segments that may hold records at `offset` or later."""
         return list(self._from(offset))
 
-    def ending_by(self, offset: int) -> int:
-        """How many segments end at `offset` or before."""
-        return max(bisect_right(self._bases, offset) - 1, 0)
-
     def _from(self, offset: int) -> Iterator[Segment]:
-        return iter(self._segments[self.ending_by(offset) :])
+        number = max(bisect_right(self._bases, offset) - 1, 0)
+        return iter(self._segments[number:])
 
     def _remember(self, segment: Segment) -> None:
         loaded = self._loaded

@@ -148,8 +148,19 @@ class Snapshots:
         self, low_offset: int, high_offset: int, fits: Callable[[ProducerState], bool]
     ) -> ProducerState | None:
         """The newest readable snapshot in the range, both ends included, that `fits` the log. Newer and damaged ones
-        are removed."""
-        for offset in reversed(self.offsets()):
+        are removed: the device has to know, or a loss of power would bring back what other records contradict by then.
+        """
+        offsets = self.offsets()
+        try:
+            return self._load_newest(offsets, low_offset, high_offset, fits)
+        finally:
+            if self.offsets() != offsets:
+                self._storage.sync_names()
+
+    def _load_newest(
+        self, offsets: list[int], low_offset: int, high_offset: int, fits: Callable[[ProducerState], bool]
+    ) -> ProducerState | None:
+        for offset in reversed(offsets):
             name = file_name(offset, SNAPSHOT)
             content = self._storage.read(name) if low_offset <= offset <= high_offset else None
             if content is not None:
@@ -181,13 +192,15 @@ class Snapshots:
         return next((number for number in range(count, 0, -1) if bases[number] in offsets), 0)
 
     def begin_at(self, offset: int) -> None:
-        """The log begins here: have that snapshot on the device, and remove those before. One that cannot be removed
-        stays. Segments are deleted after this: a loss of power must not leave neither them nor the snapshot."""
+        """The log will begin here: have that snapshot on the device.
+
+        Segments are deleted after this, and snapshots before it (`delete_before`) after them: wherever a kill or a loss
+        of power stops that, the first segment that is left has its snapshot.
+        """
         name = file_name(offset, SNAPSHOT)
         if name in self._storage.names():
             sync_whole(self._storage, [self._storage.open(name)])
             self._storage.sync_names()
-        self.delete_before(offset)
 
     def delete_before(self, offset: int) -> None:
         """Remove the snapshots of deleted segments. One that cannot be removed stays."""

@@ -126,7 +126,7 @@ class Cleaner:
     async def _bring_to_device(self, partition: Partition) -> int:
         """Flush the log, and write down up to where it is on the device. In each pause the partition may be deleted."""
         log, end_offset = partition.log, partition.log.end_offset
-        while log.recovery_point < end_offset and self._is_led(partition):
+        while log.flushed_offset < end_offset and self._is_led(partition):
             plan = log.flush_plan()
             await asyncio.get_running_loop().run_in_executor(None, plan.sync)
             log.mark_flushed(plan)

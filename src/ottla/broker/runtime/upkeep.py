@@ -127,7 +127,7 @@ class Upkeep:
             log = partition.log
             with self._alone(partition, "flush"):
                 # In each pause this partition may be deleted, and a new topic may get its names.
-                while log.recovery_point < end_offset and partitions.find(*partition.tp) is partition:
+                while log.flushed_offset < end_offset and partitions.find(*partition.tp) is partition:
                     plan = log.flush_plan()
                     await loop.run_in_executor(None, plan.sync)
                     log.mark_flushed(plan)
@@ -140,7 +140,7 @@ class Upkeep:
     def _find_unflushed(self, found: list[tuple[Partition, int]]) -> Iterator[None]:
         """The logs that are not whole on the device, and where each ends now."""
         for partition in self._partitions.all():
-            if partition.log.recovery_point < partition.log.end_offset:
+            if partition.log.needs_flush:
                 found.append((partition, partition.log.end_offset))
             yield
 

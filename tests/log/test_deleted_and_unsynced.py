@@ -1,0 +1,209 @@
+"""What is deleted, or known to this process alone, before the device knows: nothing behind it is lost for that."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ottla.base.errors import StorageError
+from ottla.broker.storage import DirectoryStorage
+from ottla.log.config import LogConfig
+from ottla.log.memory import CrashedError, MemoryStorage
+from ottla.log.partition import PartitionLog
+from tests.log.batches import NOW_MS, batch, idempotent
+from tests.log.logs import append, open_log, retain
+
+_NEVER = 2**63 - 1
+
+
+def _config(flush_messages: int, retention_bytes: int = -1, segment_bytes: int = 120) -> LogConfig:
+    """Each batch has a segment of its own, where not said otherwise."""
+    return LogConfig(flush_messages=flush_messages, segment_bytes=segment_bytes, retention_bytes=retention_bytes)
+
+
+def _without_power(storage: MemoryStorage) -> MemoryStorage:
+    """Only what was synced is left."""
+    return storage.after_power_loss(keep=lambda name, synced, size: synced, keep_name=lambda name: False)
+
+
+def _dies_at(wanted: tuple[str, str]) -> Callable[[str, str], bool]:
+    """The process is killed at this call."""
+    is_dead = False
+
+    def refuses(action: str, name: str) -> bool:
+        nonlocal is_dead
+        is_dead = is_dead or (action, name) == wanted
+        if is_dead:
+            raise CrashedError(name)
+        return False
+
+    return refuses
+
+
+@pytest.mark.parametrize("sync", [PartitionLog.flush, lambda log: log.synced.sync_due()], ids=["flush", "sync due"])
+def test_retired_files_are_synced_when_the_setting_comes_later(sync: Callable[[PartitionLog], None]) -> None:
+    """By default nothing was synced; then `flush.messages` is set, and the files are not deleted yet."""
+    storage = MemoryStorage()
+    log = open_log(storage, _config(_NEVER, retention_bytes=0))
+    for _ in range(3):
+        append(log, batch())
+    assert log.retire(NOW_MS)
+    storage.refuses = lambda action, name: action == "delete" and name.endswith(".log")
+    with pytest.raises(StorageError):
+        log.delete_retired()
+    storage.refuses = None
+    log.config = _config(1)
+    append(log, batch())
+    sync(log)
+    assert log.high_watermark == 4
+    assert open_log(_without_power(storage), _config(1)).end_offset == 4
+
+
+def test_a_retired_file_that_is_gone_is_not_asked_for() -> None:
+    log = open_log(config=_config(3, retention_bytes=0))
+    append(log, batch(2))
+    assert retain(log, NOW_MS) == 1
+    append(log, batch(3))
+    log.synced.sync_due()
+    assert log.high_watermark == 5
+
+
+def test_a_snapshot_that_a_start_has_removed_does_not_come_back() -> None:
+    """It would take a record for a duplicate of one that is gone."""
+    storage = MemoryStorage()
+    log = open_log(storage, _config(1))
+    append(log, batch())
+    log.flush()
+    append(log, idempotent(0))
+    log.roll(NOW_MS)
+    storage = storage.after_power_loss(
+        keep=lambda name, synced, size: size if name.endswith("snapshot") else synced,
+        keep_name=lambda name: name.endswith("2.snapshot"),
+    )
+    log = open_log(storage, _config(1), recovery_point=1)
+    assert log.end_offset == 1
+    log.close()
+    log = open_log(_without_power(storage), _config(1), clean=True, recovery_point=1, log_start_offset=0)
+    assert not append(log, idempotent(0)).duplicate
+    assert log.findings.damaged == ()
+
+
+@pytest.mark.parametrize("is_clean", [True, False], ids=["stopped", "killed"])
+def test_what_a_refused_sync_has_dropped_is_written_again_though_it_is_deleted(is_clean: bool) -> None:
+    storage = MemoryStorage()
+    log = open_log(storage, _config(3))
+    append(log, batch(2))
+    storage.refuses = lambda action, name: action == "sync"
+    with pytest.raises(StorageError):
+        log.flush()
+    storage.refuses = None
+    log.delete_records_before(-1)
+    if is_clean:
+        log.close()
+    else:
+        append(log, batch())
+    end_offset = log.end_offset + 1
+    log = open_log(
+        storage.after_kill(), _config(1), clean=is_clean, recovery_point=2 if is_clean else 0, log_start_offset=2
+    )
+    append(log, batch())
+    log.synced.sync_due()
+    assert log.high_watermark == end_offset
+    assert open_log(_without_power(_storage_of(log)), _config(1)).end_offset == end_offset
+
+
+def _storage_of(log: PartitionLog) -> MemoryStorage:
+    storage = log._storage
+    assert isinstance(storage, MemoryStorage)
+    return storage
+
+
+def test_a_deletion_that_two_kills_have_stopped_is_no_hole() -> None:
+    storage = MemoryStorage()
+    log = open_log(storage, _config(1, retention_bytes=0))
+    for _ in range(3):
+        append(log, batch())
+    log.flush()
+    assert log.retire(NOW_MS)
+    last_file = f"{0:020d}.timeindex"
+    storage.refuses = _dies_at(("delete", last_file))
+    with pytest.raises(CrashedError):
+        log.delete_retired()
+    storage.refuses = None
+    storage = storage.after_kill()
+    storage.refuses = _dies_at(("delete", last_file))
+    with pytest.raises(CrashedError):
+        open_log(storage, _config(1), recovery_point=3, log_start_offset=0)
+    storage.refuses = None
+    found = open_log(storage.after_kill(), _config(1), recovery_point=3, log_start_offset=0)
+    assert (found.findings.damaged, found.log_start_offset) == ((), 1)
+
+
+def test_deleted_records_whose_file_has_gone_with_the_power_are_no_hole() -> None:
+    """A deletion moves the recovery point, too: what it covers need not be on the device."""
+    storage = MemoryStorage()
+    log = open_log(storage, _config(_NEVER, segment_bytes=10_000))
+    append(log, batch(4))
+    log.delete_records_before(1)
+    log.flush_plan()  # a snapshot is written, and nothing synced
+    left = storage.after_power_loss(
+        keep=lambda name, synced, size: size, keep_name=lambda name: name.endswith((".timeindex", ".snapshot"))
+    )
+    assert open_log(left, _config(_NEVER), recovery_point=1, log_start_offset=1).findings.damaged == ()
+
+
+def test_a_kill_in_a_deletion_forgets_no_producer() -> None:
+    """The first segment that is left has its snapshot, whichever that is."""
+    storage = MemoryStorage()
+    log = open_log(storage, _config(_NEVER, retention_bytes=0))
+    append(log, idempotent(0))
+    append(log, batch())
+    append(log, batch())
+    log.flush()
+    assert log.retire(NOW_MS)
+    storage.refuses = _dies_at(("delete", f"{1:020d}.log"))
+    with pytest.raises(CrashedError):
+        log.delete_retired()
+    storage.refuses = None
+    found = open_log(storage.after_kill(), _config(_NEVER), recovery_point=0, log_start_offset=0)
+    assert found.log_start_offset == 1
+    assert append(found, idempotent(0)).duplicate
+
+
+def test_a_log_whose_records_are_all_deleted_lets_its_segments_go() -> None:
+    log = open_log(config=_config(1_000))
+    for _ in range(5):
+        append(log, batch())
+    log.delete_records_before(-1)
+    assert retain(log, NOW_MS) == 4
+
+
+@pytest.mark.parametrize("flush_messages", [1, _NEVER])
+def test_what_a_refused_append_has_left_ends_no_log(tmp_path: Path, flush_messages: int) -> None:
+    """The disk takes half of a batch, and then refuses to cut it off. The log rolls, and the process is killed."""
+    config = _config(flush_messages, segment_bytes=10_000)
+    log = open_log(DirectoryStorage(tmp_path / "t-0"), config)
+    append(log, batch())
+    log.synced.sync_due()
+
+    def half(descriptor: int, buffers: list[bytes], position: int) -> int:
+        data = b"".join(buffers)
+        os.pwrite(descriptor, data[: len(data) // 2], position)
+        raise OSError(5, "Input/output error")
+
+    def refused(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    with pytest.MonkeyPatch.context() as disk:
+        disk.setattr(os, "pwritev", half)
+        disk.setattr(os, "ftruncate", refused)
+        with pytest.raises(StorageError):
+            append(log, batch(value=b"x" * 200))
+        with pytest.raises(StorageError):
+            log.roll(NOW_MS)
+    log.roll(NOW_MS)
+    append(log, batch())
+    log.synced.sync_due()
+    assert log.high_watermark == log.end_offset == 2
+    assert open_log(DirectoryStorage(tmp_path / "t-0"), config).end_offset == 2
