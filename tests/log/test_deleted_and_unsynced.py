@@ -12,7 +12,7 @@ from ottla.log.config import LogConfig
 from ottla.log.memory import CrashedError, MemoryStorage
 from ottla.log.partition import PartitionLog
 from tests.log.batches import NOW_MS, batch, idempotent
-from tests.log.logs import append, open_log, retain
+from tests.log.logs import append, append_in_transaction, end, open_log, retain
 
 _NEVER = 2**63 - 1
 
@@ -169,6 +169,27 @@ def test_a_kill_in_a_deletion_forgets_no_producer() -> None:
     found = open_log(storage.after_kill(), _config(_NEVER), recovery_point=0, log_start_offset=0)
     assert found.log_start_offset == 1
     assert append(found, idempotent(0)).duplicate
+
+
+def test_a_deleted_marker_is_on_the_device_before_what_comes_behind_it() -> None:
+    """Else its transaction would be open again, and keep readers of committed records where the log begins."""
+    storage = MemoryStorage()
+    log = open_log(storage, _config(3))
+    append_in_transaction(log, 0)
+    for _ in range(2):
+        append(log, batch())
+    log.synced.sync_due()
+    end(log, commit=True)
+    append(log, batch())
+    log.delete_records_before(4)
+    checkpoint = {"recovery_point": log.flushed_offset, "log_start_offset": 4}  # as the broker writes it
+    storage = storage.after_kill()
+    log = open_log(storage, _config(3), **checkpoint)
+    for _ in range(3):
+        append(log, batch())
+    log.synced.sync_due()
+    found = open_log(_without_power(storage), _config(3), **checkpoint)
+    assert found.last_stable_offset == log.high_watermark == 8
 
 
 def test_a_log_whose_records_are_all_deleted_lets_its_segments_go() -> None:

@@ -436,7 +436,7 @@ def _offsets(partition: Partition, *, is_last: bool = False) -> PartitionOffsets
     log = partition.log
     return PartitionOffsets(
         partition.tp,
-        log.recovery_point,
+        log.flushed_offset,
         log.log_start_offset,
         log.end_offset,
         log.aborts,
