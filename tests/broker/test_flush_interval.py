@@ -8,7 +8,7 @@ import asyncio
 import pytest
 
 from ottla.base.types import TopicPartition
-from ottla.broker.runtime.partitions import Partition
+from ottla.broker.runtime.partitions import Partition, _offsets
 from ottla.log.config import LogConfig
 from ottla.log.memory import MemoryStorage
 from ottla.log.partition import PartitionLog
@@ -40,6 +40,16 @@ async def test_so_many_records_are_synced_before_they_are_acknowledged(
             assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, offset)
         assert _partition(broker).log.synced.offset == synced
         assert (await fetch(client)).high_watermark == 4
+
+
+async def test_the_checkpoint_covers_no_deleted_record_that_is_not_on_the_device() -> None:
+    async with AsyncBroker({"log.flush.interval.messages": "3"}) as broker, WireClient(broker) as client:
+        await broker.node.topics.create("t", 1, {})
+        await produce(client, batch(b"x"))
+        log = _partition(broker).log
+        log.delete_records_before(1)
+        assert (log.recovery_point, log.synced.offset) == (1, 0)
+        assert _offsets(_partition(broker)).recovery_point == 0
 
 
 async def test_a_request_waits_for_all_its_partitions_and_acks_0_for_none() -> None:

@@ -329,7 +329,7 @@ class Checkpoints:
 
 
 def _contents(offsets: Sequence[PartitionOffsets]) -> Iterator[tuple[str, bytes]]:
-    # A deletion moves the recovery point, too. It is right only beside the log start that goes with it.
+    # Where a flush has passed over deleted records, the recovery point is right only beside their log start.
     yield LOG_START_OFFSET_CHECKPOINT, encode_offsets({each.tp: each.log_start_offset for each in offsets})
     yield RECOVERY_POINT_CHECKPOINT, encode_offsets({each.tp: each.recovery_point for each in offsets})
     yield HIGH_WATERMARK_CHECKPOINT, encode_offsets({each.tp: each.high_watermark for each in offsets})
