@@ -10,6 +10,7 @@ from ottla.base.errors import StorageError
 from ottla.broker.storage import DirectoryStorage
 from ottla.log.config import LogConfig
 from ottla.log.memory import CrashedError, MemoryStorage
+from ottla.log.names import SNAPSHOT, file_name
 from ottla.log.partition import PartitionLog
 from tests.log.batches import NOW_MS, batch, idempotent
 from tests.log.logs import append, append_in_transaction, end, open_log, retain
@@ -228,3 +229,22 @@ def test_what_a_refused_append_has_left_ends_no_log(tmp_path: Path, flush_messag
     log.synced.sync_due()
     assert log.high_watermark == log.end_offset == 2
     assert open_log(DirectoryStorage(tmp_path / "t-0"), config).end_offset == 2
+
+
+def test_a_log_does_not_begin_where_a_loss_of_power_has_torn_the_snapshot() -> None:
+    """A second one may take all that are newer; the producers of the deleted records would be forgotten."""
+    storage = MemoryStorage()
+    log = open_log(storage, _config(_NEVER))
+    for sequence in range(3):
+        append(log, idempotent(sequence))
+    log.flush()
+    torn = file_name(1, SNAPSHOT)
+    storage = storage.after_power_loss(keep=lambda name, synced, size: synced - 1 if name == torn else size)
+    log = open_log(storage, _config(_NEVER), recovery_point=3)
+    assert log.findings.mended == ()  # there is a newer one
+    append(log, batch())
+    log.delete_records_before(1)
+    assert retain(log, NOW_MS) == 0
+    assert log.log_start_offset == 1
+    log.delete_records_before(2)
+    assert retain(log, NOW_MS) == 2

@@ -61,6 +61,21 @@ def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
 
 def decode_snapshot(content: bytes, end_offset: int) -> ProducerState:
     """The state at `end_offset`; CorruptDataError when the file is not a whole snapshot."""
+    body, end = _checked(content)
+    state = ProducerState(end_offset)
+    entries = [_unpack(fields) for fields in _ENTRY.iter_unpack(body[_COUNT.size : end])]
+    state.producers = {entry.producer_id: entry for entry in entries}
+    # The live state is in ascending order too.
+    for first_offset, producer_id in sorted(
+        (entry.txn_first_offset, entry.producer_id) for entry in entries if entry.txn_first_offset >= 0
+    ):
+        state.ongoing[first_offset] = OngoingTransaction(producer_id, first_offset)
+    state.history_is_known = _add_earlier(state, body[end:])
+    return state
+
+
+def _checked(content: bytes) -> tuple[bytes, int]:
+    """What its CRC covers, and where the producers in that end; CorruptDataError when the file is not whole."""
     try:
         version, crc = _HEADER.unpack_from(content)
         body = content[_HEADER.size :]
@@ -72,16 +87,7 @@ def decode_snapshot(content: bytes, end_offset: int) -> ProducerState:
     end = _COUNT.size + count * _ENTRY.size
     if crc32c(body) != crc or count < 0 or len(body) < end:
         raise CorruptDataError("producer snapshot is corrupt: its CRC or its length is wrong")
-    state = ProducerState(end_offset)
-    entries = [_unpack(fields) for fields in _ENTRY.iter_unpack(body[_COUNT.size : end])]
-    state.producers = {entry.producer_id: entry for entry in entries}
-    # The live state is in ascending order too.
-    for first_offset, producer_id in sorted(
-        (entry.txn_first_offset, entry.producer_id) for entry in entries if entry.txn_first_offset >= 0
-    ):
-        state.ongoing[first_offset] = OngoingTransaction(producer_id, first_offset)
-    state.history_is_known = _add_earlier(state, body[end:])
-    return state
+    return body, end
 
 
 def _add_earlier(state: ProducerState, tail: bytes) -> bool:
@@ -186,10 +192,16 @@ class Snapshots:
     def deletable(self, bases: Sequence[int], count: int) -> int:
         """How many of the first segments may be deleted, `count` at most, so that no producer is forgotten.
 
-        The log begins with the next segment then, so there must be a snapshot where that begins.
+        The log begins with the next segment then, so there must be a whole snapshot where that begins.
         """
-        offsets = frozenset(self.offsets()) if count else ()
-        return next((number for number in range(count, 0, -1) if bases[number] in offsets), 0)
+        return next((number for number in range(count, 0, -1) if self._has_whole(bases[number])), 0)
+
+    def _has_whole(self, offset: int) -> bool:
+        """A loss of power may have torn it: nobody reads it while there are newer ones."""
+        content = self._storage.read(file_name(offset, SNAPSHOT))
+        with suppress(CorruptDataError):
+            return content is not None and bool(_checked(content))
+        return False
 
     def begin_at(self, offset: int) -> None:
         """The log will begin here: have that snapshot on the device.

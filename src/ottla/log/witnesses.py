@@ -59,10 +59,10 @@ def start_of(
     """Where the log begins, and what is known of that: `said` by the checkpoint, or as the leader epochs have it.
 
     Their first entry moves along. So they are asked where the checkpoint cannot be used, and believed where it says
-    another offset and nothing proves it. A deletion moves the recovery point, too, but its checkpoint is written later:
-    an entry above it is believed only where nothing else says where the log begins, and told; and never one behind all
-    records, which have `reached` so far. None where nothing says it. For the same reason an entry behind the start that
-    the checkpoint says is nothing special after a kill; a stop in order has written both.
+    another offset and nothing proves it. An entry above the recovery point may be of a deletion that is newer than the
+    checkpoints, or not on the device: it is believed only where nothing else says where the log begins, and told; and
+    never one behind all records, which have `reached` so far. None where nothing says it. For the same reason an entry
+    behind the start that the checkpoint says is nothing special after a kill; a stop in order has written both.
     """
     first_offset = epochs.entries[0][1] if epochs.entries else None
     is_newer = first_offset is not None and first_offset > recovery_point

@@ -227,7 +227,12 @@ def test_a_log_that_is_gone_after_it_got_its_name_is_told_where_its_indexes_have
     assert len(seen) > 3
 
 
-def test_a_pass_that_is_killed_while_it_takes_its_segment_back_has_lost_nothing(case: _Case) -> None:
+@pytest.mark.parametrize("is_given_up", [False, True])
+def test_a_pass_that_is_killed_while_it_takes_its_segment_back_has_lost_nothing(
+    case: _Case, is_given_up: bool
+) -> None:
+    """Retention has taken the old segments meanwhile: the new one's indexes must not look as if their log was gone."""
+
     def work(storage: MemoryStorage) -> None:
         refuses, storage.refuses = storage.refuses, None
         log = _again(storage, case.point)
@@ -239,15 +244,31 @@ def test_a_pass_that_is_killed_while_it_takes_its_segment_back_has_lost_nothing(
                 log.delete_records_before(20)
                 assert log.retire(NOW_MS)
                 log.delete_retired()
+                storage.refuses = refuses
+                if is_given_up:
+                    break
                 log.compaction.turn(step)
                 assert not step.is_accepted
-                storage.refuses = refuses
+        if is_given_up:
+            cleaning.give_up()
+        assert not [name for name in storage.names() if name.endswith((CLEANED, SWAP))]
 
     count = 0
     for storage in _deaths(case.storage.after_kill, work):
-        assert _again(storage.after_kill(), case.point).findings.losses == ()
+        for left in (storage.after_kill(), *_without_power(storage, count)):
+            found = _again(left, case.point).findings
+            assert (found.losses, found.damaged, found.unexplained) == ((), (), ())
         count += 1
     assert count > 4
+
+
+def _without_power(storage: MemoryStorage, seed: int) -> Iterator[MemoryStorage]:
+    """What was synced is left, and of the names that were not synced any of them."""
+    drawn = random.Random(seed)
+    for _ in range(3):
+        yield storage.after_power_loss(
+            keep=lambda name, synced, size: size, keep_name=lambda name: drawn.random() < 0.5
+        )
 
 
 def test_a_disk_that_refuses_any_call_leaves_the_log_whole_and_the_next_pass_ends_it(case: _Case) -> None:

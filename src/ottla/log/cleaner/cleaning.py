@@ -169,11 +169,11 @@ class Cleaning:
         try:
             swap.announce()
         except StorageError:
-            swap.withdraw()
+            forget(job.storage)
             raise
         yield swap
         if not swap.is_accepted:
-            swap.withdraw()
+            forget(job.storage)
             return False
         yield from self._finish(swap)
         return True

@@ -130,7 +130,7 @@ class Compaction:
     def turn(self, swap: Swap) -> None:
         """The pass has come to a swap: switch over to its segment, or give it its names. StorageError for the latter.
 
-        It is not accepted if the log has changed: then the pass withdraws it and ends.
+        It is not accepted if the log has changed: then the pass takes it back (`forget`) and ends.
         """
         if swap.is_accepted:
             require(swap is self._unsettled, "a cleaned segment gets its names once")

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Final
 
 from ottla.base.errors import CorruptDataError, StorageError
-from ottla.log.names import CLEANED, DELETED, LOG, OFFSET_INDEX, SWAP, TIME_INDEX, TXN_INDEX, base_offset, file_name
+from ottla.log.names import CLEANED, LOG, OFFSET_INDEX, SWAP, TIME_INDEX, TXN_INDEX, base_offset, file_name
 from ottla.log.segment import Segment, delete_segments
 from ottla.log.storage import Buffer, File, Storage, SyncNote
 from ottla.wire.batch import check_integrity, iter_headers
@@ -111,24 +111,10 @@ class Swap:
         self._names = [file_name(segment.base_offset, kind) for kind in kinds]
 
     def announce(self) -> None:
-        """Step 2. StorageError when the disk refuses; `withdraw` then."""
+        """Step 2. StorageError when the disk refuses; `forget` then."""
         self._storage.sync_names()
         self._files.move(self._names, SWAP)
         self._storage.sync_names()
-
-    def withdraw(self) -> None:
-        """The log has changed meanwhile, or the disk refused: the old segments stay.
-
-        It is marked, as a segment that is deleted: it must not look as if somebody had removed its log.
-        """
-        mark = file_name(self.segment.base_offset, LOG) + DELETED
-        with suppress(StorageError):
-            self._storage.open(mark, create=True).close()
-            self._storage.sync_names()
-        for kind in _FILES:
-            self._files.delete(file_name(self.segment.base_offset, kind))
-        self._storage.sync_names()
-        self._storage.delete(mark)
 
     def delete_old(self) -> None:
         """Step 3. StorageError when a file cannot be deleted; the next call tries it again."""
@@ -150,12 +136,25 @@ class Swap:
 
 
 def forget(storage: Storage) -> None:
-    """Remove what a pass that was given up has left. Not while a swap that was accepted is not settled."""
+    """Remove what a pass that goes no further has left: the old segments stay. StorageError; the next call goes on.
+
+    Not while a swap that was accepted is not settled. Step 2 is undone before anything goes: beside a `.cleaned` log no
+    `.swap` file counts, and indexes that are left do not look as if somebody had removed their log.
+    """
     names = storage.names()
-    for suffix in (SWAP, CLEANED):  # in this order: a `.swap` without a `.cleaned` file would count
-        for name in names:
-            if name.endswith(suffix):
+    swaps = [name for name in names if name.endswith(SWAP)]
+    logs = [name for name in swaps if name.endswith(LOG + SWAP)]
+    for name in logs:
+        storage.rename(name, name.removesuffix(SWAP) + CLEANED)
+    if swaps:
+        storage.sync_names()
+        for name in swaps:
+            if name not in logs:
                 storage.delete(name)
+        storage.sync_names()
+    for name in storage.names():
+        if name.endswith(CLEANED):
+            storage.delete(name)
 
 
 def without_log(names: Collection[str]) -> frozenset[int]:
