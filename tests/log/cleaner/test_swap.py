@@ -228,9 +228,7 @@ def test_a_log_that_is_gone_after_it_got_its_name_is_told_where_its_indexes_have
 
 
 @pytest.mark.parametrize("is_given_up", [False, True])
-def test_a_pass_that_is_killed_while_it_takes_its_segment_back_has_lost_nothing(
-    case: _Case, is_given_up: bool
-) -> None:
+def test_a_pass_that_is_killed_while_it_takes_its_segment_back_has_lost_nothing(case: _Case, is_given_up: bool) -> None:
     """Retention has taken the old segments meanwhile: the new one's indexes must not look as if their log was gone."""
 
     def work(storage: MemoryStorage) -> None:
