@@ -134,7 +134,7 @@ def _of_the_broker() -> dict[str, Mutant]:
             Kind.BROKER_GROUPS, frozenset({"commit-regression"}), cluster.any_generation_commits(), first_seed=72
         ),
         "any-generation-commits-to-the-broker": Mutant(
-            Kind.BROKER_PIPELINE, _TWICE, cluster.any_generation_commits(), first_seed=120
+            Kind.BROKER_PIPELINE, _TWICE, cluster.any_generation_commits(), first_seed=165
         ),
         "hands-over-at-once": Mutant(
             Kind.BROKER_CONSUMER_GROUPS, frozenset({"two-owners"}), broker.hands_over_at_once(), first_seed=3

@@ -191,8 +191,7 @@ import logging
 logging.disable(logging.ERROR)
 from sim.world import Kind, Plan, World
 for kind in Kind:
-    for seed in (1, 2):
-        print(kind.value, seed, World(seed, kind, Plan(faults_s=30.0)).run().digest)
+    print(kind.value, World(2, kind, Plan(faults_s=30.0)).run().digest)
 """
 
 
@@ -217,4 +216,4 @@ def test_one_seed_is_one_history_in_any_process() -> None:
         for seed in ("1", "77")
     ]
     assert outputs[0] == outputs[1]
-    assert len(set(outputs[0].splitlines())) == 2 * len(Kind)
+    assert len(set(outputs[0].splitlines())) == len(Kind)
