@@ -61,7 +61,7 @@ class Connection(asyncio.BufferedProtocol):
         #: Keeps the connection authenticated (KIP-368); ends with it.
         self.renewal: asyncio.Task[None] | None = None
         self._client_id = client_id
-        self._frames = FrameBuffer(MAX_RESPONSE_BYTES)
+        self._frames = FrameBuffer(MAX_RESPONSE_BYTES, huge_pages=True)
         self._waiting: deque[_Waiting] = deque()
         self._correlation_id = 0
         self._transport: asyncio.Transport | None = None
