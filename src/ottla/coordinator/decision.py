@@ -17,11 +17,13 @@ Shape after Apache Kafka's `CoordinatorResult` and `CoordinatorShard`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from ottla.assign.server import GroupSpec, ServerAssignor
 from ottla.base.types import TopicPartition
 from ottla.coordinator.facts import GroupFacts
+from ottla.wire.errors import ErrorCode
 
 
 class LogRecord(NamedTuple):
@@ -103,6 +105,8 @@ class ReportFault(NamedTuple):
 
 
 Timer: TypeAlias = SetTimer | CancelTimer
+#: Makes answers of an error.
+Refusal: TypeAlias = Callable[[ErrorCode], tuple[Reply, ...]]
 Effect: TypeAlias = WriteMarkers | AssignPartitions | ReportFault
 
 
@@ -114,9 +118,9 @@ class Decision(NamedTuple):
     timers: tuple[Timer, ...] = ()
     transactional: TransactionalWrite | None = None
     effects: tuple[Effect, ...] = ()
-    #: Later records build on these. Then they hold as soon as they are in the log, also when the device has not taken
-    #: them and the requests are answered with an error.
-    cumulative: bool = False
+    #: Later records build on these. Then they hold as soon as they are in the log, and all else with them, also when
+    #: the device has not taken them. But nobody may hear of them then: these answers go out in place of `replies`.
+    unsynced: Refusal | None = None
     #: What it means for the history of groups, told when all else is done. It can fail nothing.
     facts: tuple[GroupFacts, ...] = ()
 

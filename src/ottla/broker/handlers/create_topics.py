@@ -70,9 +70,8 @@ async def _create_all(node: _Node, request: CreateTopicsRequest, context: Reques
         return CreateTopicsResponse(topics=tuple(results))
     wanted: dict[str, NewTopic] = {}
     hidden = node.access.refused(context, AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, counts, told=False)
-    with node.topics.occupied(counts):
-        await node.slices.run(_check_all(node, request, counts, hidden, context, wanted, results))
-        made = {} if request.validate_only else await node.topics.create_all(tuple(wanted.values()))
+    await node.slices.run(_check_all(node, request, counts, hidden, context, wanted, results))
+    made = {} if request.validate_only else await node.topics.create_all(tuple(wanted.values()))
     return CreateTopicsResponse(topics=tuple(_told(result, made.get(result.name)) for result in results))
 
 

@@ -50,16 +50,12 @@ class _Job(NamedTuple):
     records: Iterator[MetadataRecord]
 
 
-class NotNowError(StorageError):
-    """It cannot be done just now, although nothing is wrong with the disk. Clients are told to ask again."""
-
-
 class Topics:
     """Changes topics: in the metadata and on the disk. Afterwards `made` is told of each, and `deleted` of all at once.
 
     A request may ask for ten thousand partitions. So what a client asks for runs in `change`: one request after the
     other, each in slices while others are served, with one batch of metadata for all of its topics. What the broker
-    makes by itself, an internal topic, need not wait for its turn.
+    makes by itself, an internal topic, waits for its turn, too: a client may ask for a topic of that name.
     """
 
     def __init__(
@@ -79,9 +75,8 @@ class Topics:
         self._slices = slices
         self._directory_id = directory_id
         self._rng = rng
+        #: Held by who makes, changes or deletes topics, from the first check on: two would not know of each other.
         self._changing = asyncio.Lock()
-        #: Topics whose directories are being made or renamed just now.
-        self._busy: set[str] = set()
         self._made: Callable[[TopicImage], None] = _nobody
         self._deleted: Callable[[Sequence[TopicImage]], None] = _nobody
 
@@ -131,33 +126,34 @@ class Topics:
 
     async def _carry_out(self, jobs: Sequence[_Job]) -> dict[str, StorageError]:
         """Make the partitions of each topic, then write the metadata of all. Returns the faults by topic."""
-        with self.occupied(job.name for job in jobs):
-            faults = await make_all([job.making for job in jobs], self._partitions, self._slices)
-            for name, fault in faults.items():
-                self._partitions.faults.report(f"the partitions of topic {name} cannot be made", fault)
-            ready = [job for job in jobs if job.name not in faults]
-            change = self._changes.change(record for job in ready for record in job.records)
-            try:
-                with self._telling("the metadata of topics cannot be written"):
-                    await self._changes.write(change)
-            except StorageError as fault:
-                for job in ready:
-                    await self._partitions.in_thread(job.making.undo)
-                return faults | {job.name: fault for job in ready}
-            except BaseException:  # the broker stops
-                if not change.is_appended:
-                    for job in ready:
-                        job.making.undo()
-                raise
+        faults = await make_all([job.making for job in jobs], self._partitions, self._slices)
+        for name, fault in faults.items():
+            self._partitions.faults.report(f"the partitions of topic {name} cannot be made", fault)
+        ready = [job for job in jobs if job.name not in faults]
+        change = self._changes.change(record for job in ready for record in job.records)
+        try:
+            with self._telling("the metadata of topics cannot be written"):
+                await self._changes.write(change)
+        except StorageError as fault:
             for job in ready:
-                job.making.put_in_place()
+                await self._partitions.in_thread(job.making.undo)
+            return faults | {job.name: fault for job in ready}
+        except BaseException:  # the broker stops
+            if not change.is_appended:
+                for job in ready:
+                    job.making.undo()
+            raise
+        for job in ready:
+            job.making.put_in_place()
         return faults
 
     async def create(self, name: str, partitions: int, configs: Mapping[str, str]) -> TopicImage:
-        """Make a checked topic. StorageError when the disk refuses it, NotNowError while its name is being changed."""
-        if name in self._busy:
-            raise NotNowError(f"topic {name} is being made or deleted just now")
-        made = (await self.create_all((NewTopic(name, partitions, configs),)))[name]
+        """Make a checked topic. StorageError when the disk refuses it."""
+        async with self._changing:
+            return await self._create(NewTopic(name, partitions, configs))
+
+    async def _create(self, wanted: NewTopic) -> TopicImage:
+        made = (await self.create_all((wanted,)))[wanted.name]
         if isinstance(made, StorageError):
             raise made
         return made
@@ -172,11 +168,8 @@ class Topics:
 
         It may be there then by somebody else's request. StorageError when the disk refuses it.
         """
-        if name in self._busy:
-            async with self._changing:
-                pass  # whoever makes or deletes it is done
-        topic = self._metadata.image.topics.get(name)
-        return topic or await self.create(name, *self._internal(name)[1:])
+        async with self._changing:
+            return self._metadata.image.topics.get(name) or await self._create(self._internal(name))
 
     def _internal(self, name: str) -> NewTopic:
         if name == GROUP_EVENTS_TOPIC:
@@ -219,33 +212,24 @@ class Topics:
     async def auto_create_all(self, names: Iterable[str]) -> None:
         """Make the topics that a client asks for, with one batch of metadata.
 
-        A name that is not valid, or is being made or deleted just now, is left out; so is one that the disk refuses.
+        A name that is not valid is left out; so is one that the disk refuses.
         """
-        others = frozenset(self._busy)
-        free = [name for name in names if name not in others]
         wanted: dict[str, NewTopic] = {}
-        with self.occupied(free):
-            await self._slices.run(self._check_auto_created(free, others, wanted))
-            if wanted:
-                await self.create_all(tuple(wanted.values()))
+        await self._slices.run(self._check_auto_created(names, wanted))
+        if wanted:
+            await self.create_all(tuple(wanted.values()))
 
-    def _check_auto_created(
-        self, names: Iterable[str], others: Collection[str], wanted: dict[str, NewTopic]
-    ) -> Iterator[None]:
-        """Check a name in each step, `others` are being made or deleted by somebody else.
-
-        Those that are good go into `wanted`, up to the limit of new partitions.
-        """
-        image, coming, partitions = self._metadata.image, set(others), 0
+    def _check_auto_created(self, names: Iterable[str], wanted: dict[str, NewTopic]) -> Iterator[None]:
+        """Check a name in each step. Those that are good go into `wanted`, up to the limit of new partitions."""
+        image, partitions = self._metadata.image, 0
         for name in names:
-            new = None if name in image.topics else self._auto_created(name, coming)
+            new = None if name in image.topics else self._auto_created(name, wanted)
             if new is not None:
                 partitions += new.partitions
                 if partitions > MAX_NEW_PARTITIONS:
                     _log.warning("topic %s, and what the request names after it, is not made: too many at once", name)
                     return
                 wanted[name] = new
-                coming.add(name)
             yield
 
     def _auto_created(self, name: str, coming: Collection[str]) -> NewTopic | None:
@@ -264,13 +248,12 @@ class Topics:
         Their names are free when this returns. Another thread deletes the files.
         """
         change = self._changes.change(self._metadata.removal_records(topics))
-        with self.occupied(topic.name for topic in topics):
-            with self._telling("topics cannot be deleted"):
-                await self._changes.write(change)
-            folders: list[str] = []
-            await self._slices.run(map(folders.append, chain.from_iterable(map(self._partitions.take_out, topics))))
-            self._deleted(topics)
-            doomed = await self._partitions.in_thread(partial(self._partitions.mark_deleted, folders))
+        with self._telling("topics cannot be deleted"):
+            await self._changes.write(change)
+        folders: list[str] = []
+        await self._slices.run(map(folders.append, chain.from_iterable(map(self._partitions.take_out, topics))))
+        self._deleted(topics)
+        doomed = await self._partitions.in_thread(partial(self._partitions.mark_deleted, folders))
         asyncio.get_running_loop().run_in_executor(None, self._partitions.remove_deleted, doomed)
 
     def check_alterable(self, resource_type: int, name: str) -> None:
@@ -305,16 +288,6 @@ class Topics:
         image = self._metadata.image
         if name in image.topics:
             self._partitions.reconfigure(image.topics[name], image.topic_configs(name))
-
-    @contextmanager
-    def occupied(self, names: Iterable[str]) -> Iterator[None]:
-        """Meanwhile nobody else makes topics of these names."""
-        occupied = set(names)
-        self._busy |= occupied
-        try:
-            yield
-        finally:
-            self._busy -= occupied
 
     @contextmanager
     def _telling(self, what: str) -> Iterator[None]:

@@ -241,15 +241,14 @@ class ShardRunner(Generic[S]):
             now_ms = self._runtime.clock.now_ms()
             records = tuple(Record(at, now_ms, each.key, each.value) for at, each in enumerate(decision.records))
             appended = self._append(decision, records)
-            if appended.error is not ErrorCode.NONE:
-                failed = self.shard.append_failed(decision, appended.error)
-                if decision.cumulative and appended.base_offset >= 0:
-                    self._is_unsure = True
-                    follow_up = self._apply(decision, records)
-                    failed = failed._replace(timers=(*decision.timers, *failed.timers), facts=decision.facts)
-                decision = failed
-            else:
+            if appended.error is ErrorCode.NONE:
                 follow_up = self._apply(decision, records)
+            elif decision.unsynced is not None and appended.base_offset >= 0:
+                self._is_unsure = True
+                follow_up = self._apply(decision, records)
+                decision = decision._replace(replies=_instead(decision.replies, decision.unsynced(appended.error)))
+            else:
+                decision = self.shard.append_failed(decision, appended.error)
         self._answer(decision.replies)
         for timer in decision.timers:
             match timer:
@@ -296,6 +295,12 @@ class ShardRunner(Generic[S]):
     def _apply(self, decision: Decision, records: tuple[Record, ...]) -> Decision:
         producer_id = None if decision.transactional is None else decision.transactional.producer_id
         return self._applier(self.shard, ReplayedBatch(records, 0, producer_id), self._runtime.clock.now_ms())
+
+
+def _instead(replies: Sequence[Reply], refusals: Sequence[Reply]) -> tuple[Reply, ...]:
+    """The replies, with the refusals in place of those to the same requests."""
+    refused = {each.token for each in refusals}
+    return (*(each for each in replies if each.token not in refused), *refusals)
 
 
 def nobody(facts: Sequence[GroupFacts]) -> None:

@@ -32,6 +32,7 @@ from ottla.coordinator.group.consumer.room import (
 from ottla.coordinator.group.consumer.states import JOIN_EPOCH, GroupState, MemberState
 from ottla.coordinator.group.consumer.target import holders, preferred_assignor, target_records
 from ottla.coordinator.group.context import RequestContext
+from ottla.coordinator.group.errors import append_error
 from ottla.coordinator.group.kinds import AnyGroup, Appending, Groups, answer
 from ottla.wire.consumer_group_records import RECORD_TYPES, decode_key, decode_value
 from ottla.wire.errors import ErrorCode
@@ -140,7 +141,7 @@ class ConsumerGroups:
             return NOTHING
         parts = {now: computed.get(then, {}) for then, now in places.items() if now is not None}
         records = target_records(group, parts, parts, job.epoch, now_ms)
-        return self._appending.prepare(Decision(tuple(records), cumulative=True), None, lambda _: NOTHING)
+        return self._appending.prepare(Decision(tuple(records), unsynced=lambda _: ()), None, lambda _: NOTHING)
 
     # -- what the shard asks of every kind
 
@@ -231,7 +232,7 @@ class ConsumerGroups:
             (*draft.replies, Reply(token, response)),
             tuple(draft.timers),
             effects=tuple(draft.effects),
-            cumulative=True,
+            unsynced=lambda error: answer(token, refusal(append_error(error))).replies,
             facts=draft.told(),
         )
 
@@ -249,7 +250,11 @@ class ConsumerGroups:
         """The draft of a timer, which is tried again when the append fails."""
         retry = Decision(timers=(SetTimer(key, self.room.config.append_retry_ms),))
         decision = Decision(
-            tuple(draft.records), tuple(draft.replies), tuple(draft.timers), cumulative=True, facts=draft.told()
+            tuple(draft.records),
+            tuple(draft.replies),
+            tuple(draft.timers),
+            unsynced=lambda _: (),
+            facts=draft.told(),
         )
         return self._appending.prepare(decision, draft.target, lambda _: retry)
 

@@ -1,0 +1,41 @@
+"""A client makes a topic of an internal name while the broker makes it for itself: there is one, and it is whole.
+
+Two did not know of each other: the metadata log had the topic twice, and no start could read it any more; or the one
+that failed removed the files of the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.metadata.names import GROUP_EVENTS_TOPIC, GROUP_TOPIC, TRANSACTION_TOPIC
+from ottla.testing import AsyncBroker
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from tests.broker.wire_client import WireClient
+
+_CONFIG = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}
+
+
+@pytest.mark.parametrize("validate_only", [False, True])
+@pytest.mark.parametrize("name", [GROUP_TOPIC, TRANSACTION_TOPIC, GROUP_EVENTS_TOPIC])
+async def test_a_topic_is_made_once(tmp_path: Path, name: str, validate_only: bool) -> None:
+    request = CreateTopicsRequest((CreatableTopic(name, 1, 1),), 30_000, validate_only)
+    for turns in (0, 1, 3, 9, 27):  # of the loop, until the broker begins
+        data_dir = tmp_path / str(turns)
+        async with AsyncBroker(_CONFIG, data_dir=data_dir) as broker, WireClient(broker) as client:
+            asked = asyncio.ensure_future(client.ask(ApiKey.CREATE_TOPICS, request))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            by_itself = await broker.node.topics.create_internal(name)
+            answer = await asked
+            assert isinstance(answer, CreateTopicsResponse)
+            assert answer.topics[0].error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+            assert broker.node.image.topics[name].topic_id == by_itself.topic_id
+        assert len(list((data_dir / f"{name}-0").glob("*.log"))) == 1
+        async with AsyncBroker(_CONFIG, data_dir=data_dir) as broker:
+            assert name in broker.node.image.topics
