@@ -16,6 +16,7 @@ import pytest
 
 from ottla.base.errors import StorageError
 from ottla.base.types import TopicPartition
+from ottla.broker.metadata.end_mark import EndMark
 from ottla.broker.metadata.properties import load_or_create
 from ottla.broker.runtime.checkpoints import Checkpoints, PartitionOffsets
 from ottla.broker.storage import DirectoryDisk, DirectoryStorage
@@ -27,6 +28,7 @@ from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tests.broker.records_io import produce
 from tests.broker.wire_client import WireClient
 from tests.broker.wire_client import batch as client_batch
@@ -105,6 +107,28 @@ def test_the_mark_of_a_clean_stop_does_not_come_back() -> None:
     assert Checkpoints(storage).clean
     left = storage.after_power_loss(lambda name, synced_bytes, size_bytes: synced_bytes)
     assert not Checkpoints(left).clean
+
+
+def test_the_end_mark_of_a_stop_is_on_the_device_though_it_was_written_before() -> None:
+    storage = MemoryStorage()
+    mark = EndMark(storage)
+    mark.write(7)
+    mark.write(7, sync=True)
+    left = storage.after_power_loss(lambda name, synced_bytes, size_bytes: synced_bytes)
+    assert EndMark(left).read() == 7
+
+
+async def test_a_deleted_topic_is_renamed_on_the_device_before_its_deletion_is_answered(synced: list[str]) -> None:
+    """Else a loss of power could leave its records for good: as those of no topic, because its id is gone."""
+    async with AsyncBroker() as broker, WireClient(broker) as client:
+        await broker.node.topics.create("t", 1, {})
+        synced.clear()
+        _MEANWHILE.append(lambda: synced.extend(path.name for path in broker.data_dir.glob("t-0")))
+        request = DeleteTopicsRequest((DeleteTopicState("t"),), timeout_ms=1_000)
+        answer = await client.ask(ApiKey.DELETE_TOPICS, request)
+        assert answer.responses[0].error_code == ErrorCode.NONE
+        assert str(broker.data_dir) in synced
+        assert "t-0" not in synced
 
 
 async def test_deleted_records_stay_deleted_after_a_loss_of_power(synced: list[str]) -> None:

@@ -278,11 +278,17 @@ async def test_a_shard_that_broke_is_read_again_from_its_log(world: _World) -> N
     assert runner.state is ShardState.UNLOADED, "a log that cannot be read is not available"
 
 
-async def test_a_broken_invariant_starts_the_shard_over(world: _World) -> None:
+@pytest.mark.parametrize("fault", [InvariantError("broken"), RuntimeError("broken")])
+async def test_an_input_of_nobody_that_fails_starts_the_shard_over(world: _World, fault: Exception) -> None:
+    """Without its timers a group would stay as it is until a restart."""
     runner = world.runner
     await runner.submit(lambda token, now_ms: runner.shard.add(token, 5))
     runner.shard.total = 99
-    runner.tell(_broken)
+
+    def fails(now_ms: int) -> Decision:
+        raise fault
+
+    runner.tell(fails)
     await _reading(runner)
     assert runner.shard.total == 5
     assert await runner.submit(lambda token, now_ms: runner.shard.add(token, 1)) == 6

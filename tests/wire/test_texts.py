@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from ottla.base.limits import MAX_STRING_BYTES
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.codec import UnwritableTextError, WireError
 from ottla.wire.frames import decode_body, decode_request, decode_response, encode_request, encode_response_steps
@@ -37,6 +38,27 @@ def test_what_is_no_utf_8_is_read_as_java_reads_it(bad: bytes, version: int) -> 
     assert (header.client_id, message.group_id, message.member_id) == (f"c{said}", f"g{said}", f"m{said}m")
     again = encode_request(ApiKey.HEARTBEAT, version, 7, header.client_id, message)
     assert decode_body(HeartbeatRequest, version, again[4:], decode_request(again[4:])[1]) == message
+
+
+@pytest.mark.parametrize("version", [0, 4])
+def test_a_string_that_no_record_could_hold_is_refused(version: int) -> None:
+    """As in Apache Kafka: flexible versions could carry more, and bytes that are no UTF-8 become more."""
+    longest = HeartbeatRequest("g" * MAX_STRING_BYTES, 3, "m")
+    frame = encode_request(ApiKey.HEARTBEAT, version, 7, "c", longest)[4:]
+    assert decode_body(HeartbeatRequest, version, frame, decode_request(frame)[1]) == longest
+    grows = frame.replace(b"g" * 16_384, b"\xff" * 16_384)
+    with pytest.raises(WireError, match="at most 32767 are accepted"):
+        decode_body(HeartbeatRequest, version, grows, decode_request(grows)[1])
+    named = encode_request(ApiKey.HEARTBEAT, version, 7, "c" * 30_000, HeartbeatRequest("g", 3, "m"))[4:]
+    assert decode_request(named)[0].client_id == "c" * 30_000
+    with pytest.raises(WireError, match="at most 32767 are accepted"):
+        decode_request(named.replace(b"c" * 30_000, b"\xff" * 30_000))
+
+
+def test_a_compact_string_is_as_long_as_any_other() -> None:
+    frame = encode_request(ApiKey.HEARTBEAT, 4, 7, "c", HeartbeatRequest("g" * (MAX_STRING_BYTES + 1), 3, "m"))[4:]
+    with pytest.raises(WireError, match="a string of 32768 bytes, at most 32767 are accepted"):
+        decode_body(HeartbeatRequest, 4, frame, decode_request(frame)[1])
 
 
 def test_a_length_that_is_wrong_is_still_refused() -> None:

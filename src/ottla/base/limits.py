@@ -12,6 +12,10 @@ MAX_RESPONSE_BYTES: Final = 268_435_456
 #: of bytes left is refused before anything is built. This limit is for structs that take no bytes at all.
 MAX_ARRAY_ELEMENTS: Final = 4_000_000
 
+#: Bytes of a string in a message, as in Kafka. Flexible versions could carry more; records of the coordinators' logs
+#: could not, and who had sent it would have a group, or a transactional id, that cannot be written.
+MAX_STRING_BYTES: Final = 32_767
+
 #: Elements of all arrays in one request, nested ones too, and tagged fields. To decode so many takes 5 to 16
 #: milliseconds. Kafka has no such limit. The largest request of a good client has an element for each partition and
 #: one more for each replica; a broker is meant for 10,000 partitions.

@@ -3,6 +3,7 @@ cimport cython
 
 cdef int BOOL, INT8, INT16, INT32, INT64, UINT16, UINT32, FLOAT64, UUID, STRING, BYTES, RECORDS, STRUCT, ARRAY
 cdef Py_ssize_t _MAX_ARRAY_ELEMENTS
+cdef Py_ssize_t _MAX_STRING_BYTES
 cdef Py_ssize_t _MAX_TAGGED_FIELDS
 cdef Py_ssize_t _OWN_PIECE_BYTES
 

@@ -10,7 +10,7 @@ anything is allocated. Writing refuses what the wire cannot hold. Both raise Wir
 import struct
 from typing import Any
 
-from ottla.base.limits import MAX_ARRAY_ELEMENTS, MAX_TAGGED_FIELDS
+from ottla.base.limits import MAX_ARRAY_ELEMENTS, MAX_STRING_BYTES, MAX_TAGGED_FIELDS
 from ottla.wire.codec_errors import TooManyElementsError as TooManyElementsError
 from ottla.wire.codec_errors import UnwritableTextError as UnwritableTextError
 from ottla.wire.codec_errors import WireError as WireError
@@ -24,14 +24,13 @@ _NAMES = "bool int8 int16 int32 int64 uint16 uint32 float64 uuid string bytes re
 KINDS = {name: number for number, name in enumerate(_NAMES.split(), start=BOOL)}
 
 NULL_UUID = bytes(16)
-#: No message has so many elements.
-NO_LIMIT = 2**62
+NO_LIMIT = 2**62  # no message has so many elements
+_MAX_STRING_BYTES = MAX_STRING_BYTES
 
 _MAX_ARRAY_ELEMENTS = MAX_ARRAY_ELEMENTS
 _MAX_TAGGED_FIELDS = MAX_TAGGED_FIELDS
 
-#: What can be read from; all of them can be sliced and measured.
-Buffer = bytes | bytearray | memoryview
+Buffer = bytes | bytearray | memoryview  # what can be read from; all of them can be sliced and measured
 #: A field of so many bytes is not copied when it is written: to copy less costs less than a piece more to send.
 _OWN_PIECE_BYTES = 32_768
 
@@ -199,9 +198,11 @@ class Reader:
         self.need(n, plan.name)
         start = self.pos
         self.pos = start + n
-        # As in Apache Kafka, whose Java puts U+FFFD for what is no UTF-8: whoever sent it is served, and nothing that
-        # cannot be written again gets into a log.
-        return str(self.data[start : start + n], "utf-8", "replace")
+        # As in Apache Kafka: U+FFFD for what is no UTF-8, and never more than fits into a record of a log.
+        text = str(self.data[start : start + n], "utf-8", "replace")
+        if n > _MAX_STRING_BYTES // 3 and len(text.encode()) > _MAX_STRING_BYTES:
+            raise WireError(f"{plan.name}: a string of {n} bytes, at most {_MAX_STRING_BYTES} are accepted")
+        return text
 
     def bytes_(self, plan: FieldPlan) -> bytes | memoryview | None:
         n = self.length(plan, "bytes")
@@ -340,8 +341,8 @@ class Writer:
         if plan.flexible:
             self.uvarint(n + 1)
         elif plan.kind == STRING:
-            if n > 32767:
-                raise WireError(f"{plan.name}: a string of {n} bytes, at most 32767 fit")
+            if n > _MAX_STRING_BYTES:
+                raise WireError(f"{plan.name}: a string of {n} bytes, at most {_MAX_STRING_BYTES} fit")
             self.int16(n)
         else:
             self.int32(n)

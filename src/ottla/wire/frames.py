@@ -15,6 +15,7 @@ from ottla.base.limits import (
     BUSY_BUFFER_BYTES,
     IDLE_BUFFER_BYTES,
     LARGE_FRAME_BYTES,
+    MAX_STRING_BYTES,
     MAX_TAGGED_FIELDS,
     RECEIVED_AT_ONCE_BYTES,
 )
@@ -189,7 +190,10 @@ def _nullable_string(frame: Buffer, pos: int) -> tuple[str | None, int]:
         return None, pos
     if len(frame) < pos + size:
         raise WireError(f"a client id of {size} bytes, only {len(frame) - pos} are left")
-    return str(frame[pos : pos + size], "utf-8", "replace"), pos + size  # see `codec.Reader.string`
+    text = str(frame[pos : pos + size], "utf-8", "replace")  # see `codec.Reader.string`
+    if size > MAX_STRING_BYTES // 3 and len(text.encode()) > MAX_STRING_BYTES:
+        raise WireError(f"a client id of {size} bytes that are no UTF-8, at most {MAX_STRING_BYTES} are accepted")
+    return text, pos + size
 
 
 def _skip_tags(frame: Buffer, pos: int) -> int:

@@ -199,6 +199,19 @@ def test_p7_every_idle_id_is_looked_at_once_however_many_batches_it_takes() -> N
     assert cost(6) <= 3.1 * cost(2)
 
 
+def test_p7_long_ids_are_forgotten_in_batches_that_the_log_takes() -> None:
+    runtime = ShardRuntime(TransactionConfig(id_expiration_ms=1_000, expiration_interval_ms=500))
+    for number in range(300):
+        init(runtime, InitProducerIdRequest(f"{number}".zfill(10_000), 60_000))
+    runtime.now_ms += 1_000
+    sizes = []
+    while list(runtime.shard.store.all()):
+        decision = runtime.shard.timer((EXPIRATION_TIMER,), runtime.now_ms)
+        sizes.append(sum(len(record.key) for record in decision.records))
+        runtime.carry_out(decision)
+    assert 500_000 < max(sizes) < 1_000_000
+
+
 def test_t13_partition_added_but_not_durable_is_not_in_the_transaction() -> None:
     runtime = ShardRuntime()
     producer_id = ongoing(runtime)

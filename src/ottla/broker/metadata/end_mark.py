@@ -25,7 +25,8 @@ class EndMark:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._written = -1
+        #: What the file says; and of that, what the device has for certain.
+        self._written = self._synced = -1
 
     def read(self) -> int | None:
         """The offset behind the last acknowledged change; None without the file.
@@ -45,8 +46,9 @@ class EndMark:
 
         If the disk refuses, the file says less than is true: then less is checked at the next start.
         """
-        if end_offset > self._written:
+        if end_offset > (self._synced if sync else self._written):
             body = f"{end_offset}\n".encode()
             with suppress(StorageError):
                 self._storage.write(END_MARK, f"{crc32c(body)}\n".encode() + body, sync=sync)
                 self._written = end_offset
+                self._synced = end_offset if sync else self._synced

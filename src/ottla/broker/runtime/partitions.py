@@ -357,8 +357,15 @@ class Partitions:
                 yield str(partition.tp)
 
     def mark_deleted(self, folders: Iterable[str]) -> list[str]:
-        """Rename folders, to be deleted. Returns their new names. May run in another thread."""
-        return mark_deleted(self._disk, folders, self._rng)
+        """Rename folders, to be deleted. Returns their new names. May run in another thread.
+
+        After a loss of power a folder that has its name again may not know any more whose it is (`partition.metadata`):
+        its records would stay as those of no topic. If the device refuses, they may.
+        """
+        doomed = mark_deleted(self._disk, folders, self._rng)
+        with suppress(StorageError):
+            self.sync_names()
+        return doomed
 
     def remove_deleted(self, folders: Iterable[str]) -> None:
         """Remove what `mark_deleted` has renamed. May run in another thread."""

@@ -22,7 +22,6 @@ from typing import Generic, Protocol, TypeVar
 from ottla.base.clock import Clock
 from ottla.base.errors import CorruptDataError, OttlaError, StorageError
 from ottla.base.limits import HERD_ANSWERS_AT_ONCE, MAX_FRESH_STARTS
-from ottla.base.require import InvariantError
 from ottla.base.types import TopicPartition
 from ottla.broker.runtime.partitions import Partitions
 from ottla.broker.runtime.slices import Slices
@@ -206,12 +205,12 @@ class ShardRunner(Generic[S]):
         """An input failed before anything was done about it. A decision changes nothing, so a request fails alone.
 
         It may come again and again, and reading the log each time would keep all others from the shard. An input that
-        nobody would repeat is different: when it breaks an invariant, the shard is read again, which brings its timers
-        back, but after some times the input is passed over. Not so with a shard that cannot even begin. And one that
-        is in the middle of a decision now does not know what it has.
+        nobody would repeat is different: the shard is read again, which brings its timers back, but after some times
+        the input is passed over. Not so with a shard that cannot even begin. And one that is in the middle of a
+        decision now does not know what it has.
         """
         is_hopeful = self._fresh_starts < MAX_FRESH_STARTS or call == self.shard.loaded
-        if self.shard.is_busy or (token is None and isinstance(fault, InvariantError) and is_hopeful):
+        if self.shard.is_busy or (token is None and is_hopeful):
             self._start_over(fault)
             return
         _log.error("an input of %s failed", self.tp, exc_info=fault)

@@ -8,7 +8,7 @@ from ottla.coordinator.group.classic.state import GroupState
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leave_group import MemberIdentity
 from ottla.wire.offsets_records import decode_group_metadata_value, encode_group_metadata_value
-from tests.coordinator.group.rig import SESSION_MS, Rig, protocols
+from tests.coordinator.group.rig import GROUP, SESSION_MS, Rig, protocols, recover
 
 
 def static_group(rig: Rig, *instances: str) -> list[str]:
@@ -37,6 +37,18 @@ def test_g15_a_restart_takes_back_the_assignment_without_a_rebalance(skip_assign
     value = rig.records[-1].value
     assert value is not None
     assert [m.member_id for m in decode_group_metadata_value(value).members] == [leader, answer.member_id]
+
+
+def test_g15_a_restart_with_another_subscription_is_known_live_as_after_a_replay() -> None:
+    """Else the offsets of the new topic could be deleted, or expire, as if nobody read it."""
+    rig = Rig()
+    token = rig.join(instance="i", offered=protocols("range", topics=("words",)))
+    rig.advance(0)
+    rig.complete([rig.joined(token)])
+    rig.joined(rig.join(instance="i", offered=protocols("range", topics=("more",))))
+    assert rig.state() is GroupState.STABLE
+    assert rig.group().subscribed_topics == frozenset({"more"})
+    assert recover(rig.config, rig.log, rig.now_ms).group(GROUP) == rig.group()
 
 
 def test_g15_a_leader_that_restarts_is_told_to_skip_the_assignment() -> None:

@@ -16,7 +16,7 @@ from ottla.coordinator.facts import Joined, Why
 from ottla.coordinator.group.classic.draft import Draft, join_error, join_success, sync_error, who
 from ottla.coordinator.group.classic.members import Member
 from ottla.coordinator.group.classic.rebalance import complete_if_possible, prepare, rebalance
-from ottla.coordinator.group.classic.records import group_record, new_group_record
+from ottla.coordinator.group.classic.records import group_record, new_group_record, subscribed_topics
 from ottla.coordinator.group.classic.state import GroupState
 from ottla.coordinator.group.context import RequestContext
 from ottla.wire.errors import ErrorCode
@@ -36,10 +36,17 @@ class Join(NamedTuple):
     skip_assignment: bool
 
 
+#: Characters of a member id that are a client's: the whole must fit into a record (MAX_STRING_BYTES).
+_LONGEST_PREFIX: Final = 1_000
+
+
 def new_member_id(request: JoinGroupRequest, context: RequestContext, unique: str) -> str:
-    """G3: the client id, or the instance id of a static member, a dash, and something unique (Kafka: a UUID)."""
+    """G3: the client id, or the instance id of a static member, a dash, and something unique (Kafka: a UUID).
+
+    Of a very long one it is the beginning.
+    """
     prefix = context.client_id if request.group_instance_id is None else request.group_instance_id
-    return f"{prefix}-{unique}"
+    return f"{prefix[:_LONGEST_PREFIX]}-{unique}"
 
 
 def join(draft: Draft, asked: Join, *, is_new_group: bool) -> None:
@@ -230,6 +237,7 @@ def _replace_static(draft: Draft, asked: Join, old_member_id: str) -> None:
 
 def _keep_assignment(draft: Draft, asked: Join, member: Member, former_leader: str | None) -> None:
     """The generation goes on with the new member id, once that is in the log."""
+    draft.group = replace(draft.group, subscribed_topics=subscribed_topics(draft.group))
     draft.records.append(group_record(draft.group))
     answer = join_success(draft.group, member.member_id)
     if asked.skip_assignment:
