@@ -198,8 +198,8 @@ class Snapshots:
 
     def _has_whole(self, offset: int) -> bool:
         """A loss of power may have torn it: nobody reads it while there are newer ones."""
-        content = self._storage.read(file_name(offset, SNAPSHOT))
-        with suppress(CorruptDataError):
+        with suppress(CorruptDataError, StorageError):
+            content = self._storage.read(file_name(offset, SNAPSHOT))
             return content is not None and bool(_checked(content))
         return False
 
