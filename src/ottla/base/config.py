@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from ottla.base.errors import ConfigError
+from ottla.base.limits import MAX_STRING_BYTES
 
 
 class ConfigType(Enum):
@@ -75,10 +76,6 @@ def not_empty(value: object) -> str | None:
     return None if value else "must not be empty"
 
 
-#: Most bytes of a text in a request, by Kafka's own format.
-_MOST_BYTES = 32_767
-
-
 _NO_UTF_8 = "must be text that UTF-8 can write"
 
 
@@ -99,7 +96,9 @@ def sendable(value: object) -> str | None:
     if not _is_utf_8(text := str(value)):
         return _NO_UTF_8
     size = len(text.encode())
-    return None if size <= _MOST_BYTES else f"must take at most {_MOST_BYTES} bytes in UTF-8, and takes {size}"
+    if size <= MAX_STRING_BYTES:
+        return None
+    return f"must take at most {MAX_STRING_BYTES} bytes in UTF-8, and takes {size}"
 
 
 def sendable_name(value: object) -> str | None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from operator import index
 from typing import NamedTuple, SupportsIndex
 
+from ottla.base.limits import MAX_STRING_BYTES
 from ottla.base.types import TopicPartition
 from ottla.client.core.metadata import checked_topic
 from ottla.client.core.several import several
@@ -121,9 +122,11 @@ def _check_text(what: str, value: object) -> None:
     if not isinstance(value, str):
         raise TypeError(f"{what} must be a str, not {value!r}")
     try:
-        value.encode()
+        size = len(value.encode())
     except UnicodeEncodeError:
         raise ValueError(f"{what} must be text that UTF-8 can write, not {value!r}") from None
+    if size > MAX_STRING_BYTES:
+        raise ValueError(f"{what} must take at most {MAX_STRING_BYTES} bytes in UTF-8, and takes {size}")
 
 
 def _check_number(what: str, value: SupportsIndex, least: int, most: int) -> None:
