@@ -114,7 +114,7 @@ def test_a_partition_goes_from_apache_kafka_to_us_and_back(tmp_path: Path) -> No
         kafka.kill9()
 
         log = _open(kafka, clean=False)
-        assert log.truncated_bytes == 0
+        assert log.findings.truncated_bytes == 0
         assert _values(log) == [*expected, "three"]
         found = log.offset_for_timestamp(SpecialTimestamp.EARLIEST)
         assert found is not None

@@ -61,7 +61,7 @@ def directory(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
         torn = sorted(path.glob("*.log"))[-1]
         torn.write_bytes(torn.read_bytes() + batch()[:50])
         log = PartitionLog.open(TP, DirectoryStorage(path), _CONFIG, NOW_MS)
-        assert log.truncated_bytes == 50
+        assert log.findings.truncated_bytes == 50
     log.close(sync=False)
     return path
 

@@ -43,7 +43,7 @@ def test_a_torn_tail_on_disk_is_cut(tmp_path: Path) -> None:
     path = tmp_path / "00000000000000000000.log"
     path.write_bytes(path.read_bytes() + batch()[:-1])
     found = open_log(DirectoryStorage(tmp_path))
-    assert (found.end_offset, found.truncated_bytes) == (3, len(batch()) - 1)
+    assert (found.end_offset, found.findings.truncated_bytes) == (3, len(batch()) - 1)
     assert path.stat().st_size == len(batch(3))
 
 

@@ -234,6 +234,53 @@ def test_p7_a_lost_snapshot_of_a_segment_is_taken_again_before_those_before_it_a
     assert append(again, idempotent(2)).duplicate
 
 
+def _refused(log: PartitionLog, storage: MemoryStorage, records: bytes) -> None:
+    storage.refuses = lambda action, name: action == "append"
+    with pytest.raises(StorageError):
+        append(log, records)
+    storage.refuses = None
+
+
+def test_p3_what_the_disk_refuses_of_an_unknown_producer_is_not_overtaken() -> None:
+    """The simulator's find (broker-power 4400008323): a loss of power took what was known of the producer.
+
+    The disk refused its next batch and took the one behind it. The producer wrote both in a new epoch.
+    """
+    storage = MemoryStorage()
+    log = open_log(storage)
+    _refused(log, storage, idempotent(5, 2))
+    for behind in (7, 6, 1_000):
+        refused = append(log, idempotent(behind))
+        assert refused.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert "expected 5, which the disk has refused" in refused.message
+    assert append(log, idempotent(7, producer_id=8)).base_offset == 0, "of another producer"
+    assert append(log, idempotent(5, 2)).base_offset == 1
+    assert append(log, idempotent(7)).base_offset == 3
+
+
+def test_p3_it_goes_on_with_an_earlier_batch_or_in_a_new_epoch() -> None:
+    storage = MemoryStorage()
+    log = open_log(storage)
+    for producer_id in (7, 8, 9):
+        _refused(log, storage, idempotent(0, producer_id=producer_id))
+    assert append(log, idempotent(_SEQUENCE_MAX)).base_offset == 0, "the one before 0"
+    assert append(log, idempotent(0)).base_offset == 1
+    assert append(log, idempotent(1, producer_id=8, epoch=1)).base_offset == 2
+    assert append(log, idempotent(2, producer_id=8, epoch=1)).base_offset == 3
+    end(log, commit=True, producer_id=9)
+    assert log.expire_producers(NOW_MS + 10**12) == 3
+    assert append(log, idempotent(3, producer_id=9)).error is ErrorCode.NONE, "a marker came: nothing waits any more"
+
+
+def test_p3_only_so_many_wait_for_the_disk() -> None:
+    storage = MemoryStorage()
+    log = open_log(storage)
+    for producer_id in range(1_001):
+        _refused(log, storage, idempotent(0, producer_id=producer_id))
+    assert append(log, idempotent(1, producer_id=0)).error is ErrorCode.NONE
+    assert append(log, idempotent(1, producer_id=1)).error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
 def test_p7_segments_stay_as_long_as_no_snapshot_knows_their_producers() -> None:
     storage = MemoryStorage()
     storage.refuses = lambda action, name: action == "write" and name.endswith(".snapshot")

@@ -45,7 +45,7 @@ def test_a_write_torn_at_any_byte_leaves_the_prefix(batches: int, torn: int, siz
     whole = torn >= len(last)
     assert len(every_batch(left)) == batches + whole
     assert every_batch(left)[:batches] == acknowledged
-    assert left.truncated_bytes == (0 if whole else torn)
+    assert left.findings.truncated_bytes == (0 if whole else torn)
     again = append(left, last)
     assert (again.duplicate, again.base_offset) == (whole, batches)
 
@@ -363,7 +363,7 @@ def test_messages_from_before_record_batches_are_not_taken_for_damage() -> None:
         open_log(storage)
     assert storage.read(_LOG) == content
     storage.files[_LOG].content[-1] ^= 1
-    assert open_log(storage).truncated_bytes == len(content)
+    assert open_log(storage).findings.truncated_bytes == len(content)
 
 
 def test_a_directory_belongs_to_one_topic_id() -> None:

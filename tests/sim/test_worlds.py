@@ -141,6 +141,7 @@ def test_worlds_that_have_found_something(kind: Kind, seed: int) -> None:
         (Kind.BROKER_POWER, 600100167),
         (Kind.BROKER_POWER, 3800007789),
         (Kind.BROKER_POWER, 4100001665),
+        (Kind.BROKER_POWER, 4400008323),
         (Kind.BROKER_STEPS, 17),
         (Kind.BROKER_STEPS, 3000028442),
     ],

@@ -124,11 +124,6 @@ class PartitionLog:
         log.findings = replace(loaded.findings, mended=(*mended, *loaded.findings.mended))
         return log
 
-    @property
-    def truncated_bytes(self) -> int:
-        """Bytes that `open` cut because they were no whole batches."""
-        return self.findings.truncated_bytes
-
     # ---- append
 
     def append(
@@ -182,7 +177,11 @@ class PartitionLog:
             set_log_append_time(records, 0, now_ms)
             timestamp_ms = appended_ms = now_ms
         offset, delta = self.end_offset, header.last_offset_delta
-        segment, position = self._write(records, header, leader_epoch, timestamp_ms, now_ms)
+        try:
+            segment, position = self._write(records, header, leader_epoch, timestamp_ms, now_ms)
+        except StorageError:
+            self._producers.refused(header)
+            raise
         if header.producer_id >= 0:
             self._producers.apply_batch(header, offset, timestamp_ms, now_ms, segment.base_offset, position)
         self._advance(segment, position, header, timestamp_ms, now_ms)

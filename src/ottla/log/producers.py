@@ -11,7 +11,8 @@ first, give the last stable offset (T8).
 Differences from Kafka 4.3: whether an entry expires depends on when it was last written and not only on its records'
 timestamps, so a producer that writes old timestamps keeps its state. And nothing expires during recovery. A batch that
 is sent again, and that has gone with a damaged file from between the remembered ones, is a duplicate and not out of
-order: after the latter a producer writes those that follow once more, too, and they are there.
+order: after the latter a producer writes those that follow once more, too, and they are there. And what the disk
+refuses of a producer of whom nothing is known stays the next that it may write (KAFKA-14359).
 """
 
 from collections import deque
@@ -27,6 +28,8 @@ from ottla.wire.errors import ErrorCode
 
 #: Batches remembered per producer; `max.in.flight.requests.per.connection` of an idempotent producer is at most this.
 BATCHES_TO_RETAIN: Final = 5
+#: So many producers of whom nothing is known may wait for the disk; then the first is forgotten.
+_MAX_AWAITED: Final = 1_000
 _SEQUENCE_MAX: Final = 2**31 - 1
 
 
@@ -144,6 +147,8 @@ class ProducerState:
         self.thinned_below = 0
         #: The snapshot that this comes from has all the last batches of its producers, and not the last one only.
         self.history_is_known = False
+        #: Of producers of whom nothing is known: the epoch and sequence of a batch that the disk has refused.
+        self._awaited: dict[int, tuple[int, int]] = {}
         self._verifications: dict[int, Verification] = {}
         self._next_guard = NO_GUARD + 1
 
@@ -252,7 +257,7 @@ class ProducerState:
             if first > waiting.lowest_sequence:
                 return _out_of_order(header, f"{waiting.lowest_sequence}, the earliest seen")
         if entry is None or entry.producer_epoch < 0:
-            return None  # nothing is known, perhaps because its records were deleted: any sequence may come next
+            return self._check_first(header)
         if entry.producer_epoch != header.producer_epoch:
             return None if first == 0 else _out_of_order(header, "0, a new epoch's first")
         last = entry.last_sequence
@@ -271,6 +276,18 @@ class ProducerState:
                 f"{header.last_sequence} before: what was there is gone with a damaged file, or deleted",
             )
         return _out_of_order(header, str(0 if last == _SEQUENCE_MAX else last + 1))
+
+    def _check_first(self, header: BatchHeader) -> Refusal | None:
+        """Nothing is known, perhaps because its records were deleted: any sequence may come next.
+
+        But it may have more than one batch on the way. When the disk has refused the first of them, and would take the
+        second, the first could never be written; the producer would write both in a new epoch, and the second twice.
+        """
+        epoch, sequence = self._awaited.get(header.producer_id, (-1, -1))
+        ahead = (header.base_sequence - sequence) & _SEQUENCE_MAX
+        if epoch != header.producer_epoch or not 0 < ahead <= _SEQUENCE_MAX // 2:
+            return None
+        return _out_of_order(header, f"{sequence}, which the disk has refused")
 
     def _is_lost(self, header: BatchHeader, batches: Sequence[BatchMetadata]) -> bool:
         """Whether its sequences are missing between two batches, and a hole is there: it was written, and is gone."""
@@ -320,6 +337,14 @@ class ProducerState:
 
     # ---- applies: they refuse nothing
 
+    def refused(self, header: BatchHeader) -> None:
+        """The disk has refused a batch that was the next one; see `_check_first`."""
+        producer_id = header.producer_id
+        if producer_id >= 0 and producer_id not in self.producers:
+            self._awaited[producer_id] = header.producer_epoch, header.base_sequence
+            if len(self._awaited) > _MAX_AWAITED:
+                del self._awaited[next(iter(self._awaited))]
+
     def apply_batch(
         self,
         header: BatchHeader,
@@ -336,7 +361,7 @@ class ProducerState:
         producer_id, producer_epoch = header.producer_id, header.producer_epoch
         entry = self.producers.get(producer_id)
         if entry is None:
-            entry = self.producers[producer_id] = ProducerEntry(producer_id, producer_epoch)
+            entry = self._begin(producer_id, producer_epoch)
         elif entry.producer_epoch != producer_epoch:
             entry.set_epoch(producer_epoch)
         entry.batches.append(
@@ -363,7 +388,7 @@ class ProducerState:
         producer_id, producer_epoch = header.producer_id, header.producer_epoch
         entry = self.producers.get(producer_id)
         if entry is None:
-            entry = self.producers[producer_id] = ProducerEntry(producer_id, producer_epoch)
+            entry = self._begin(producer_id, producer_epoch)
         entry.set_epoch(producer_epoch)
         entry.coordinator_epoch = coordinator_epoch
         entry.last_timestamp_ms = header.max_timestamp_ms
@@ -380,6 +405,11 @@ class ProducerState:
         oldest = self.first_unstable_offset()
         stable = offset + 1 if oldest is None else oldest.first_offset
         return CompletedTransaction(producer_id, first_offset, offset, committed, stable)
+
+    def _begin(self, producer_id: int, producer_epoch: int) -> ProducerEntry:
+        self._awaited.pop(producer_id, None)
+        entry = self.producers[producer_id] = ProducerEntry(producer_id, producer_epoch)
+        return entry
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that have been silent for `expiration_ms` and have nothing open; how many they were."""
