@@ -5,7 +5,7 @@ import os
 import resource
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from itertools import count
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from ottla.base.errors import StorageError
 from ottla.broker.disk import InTheWayError
 from ottla.broker.storage import DirectoryStorage
 from ottla.log.config import LogConfig
+from ottla.log.names import UNFINISHED_SYNC
 from ottla.wire.special_timestamp import SpecialTimestamp
 from tests.log.batches import NOW_MS, batch, idempotent
 from tests.log.logs import SMALL, append, append_in_transaction, content, end, every_batch, open_log
@@ -334,3 +335,34 @@ def test_a_new_file_has_nothing_of_one_of_its_name_that_was_dropped(tmp_path: Pa
             file.sync()
     storage.delete("a")
     storage.open("a", create=True).sync()
+
+
+def test_what_was_refused_of_a_file_goes_with_it_to_its_next_name_and_not_to_the_next_file_of_its_name(
+    tmp_path: Path,
+) -> None:
+    storage = DirectoryStorage(tmp_path)
+    file = storage.open("a.swap", create=True)
+    with pytest.MonkeyPatch.context() as broken:
+        broken.setattr(os, "fdatasync", lambda descriptor: os.close(-1))
+        with pytest.raises(StorageError):
+            file.sync()
+    storage.rename("a.swap", "a")
+    storage.write("a.swap", b"another")
+    storage.open("a.swap").sync()
+    with pytest.raises(StorageError, match="has not been written again yet"):
+        storage.open("a").sync()
+    storage.open("a").write_again()
+    file.sync()
+
+
+def test_a_sync_that_ends_after_its_topic_was_deleted_leaves_the_note_of_the_next_one(tmp_path: Path) -> None:
+    storage = DirectoryStorage(tmp_path)
+    log = open_log(storage)
+    with ExitStack() as late:
+        late.enter_context(storage.sync_note.around(storage))
+        log.synced.let_go()
+        following = DirectoryStorage(tmp_path)
+        with following.sync_note.around(following):
+            late.close()
+            assert UNFINISHED_SYNC in following.names()
+    assert UNFINISHED_SYNC not in following.names()

@@ -24,10 +24,12 @@ from ottla.log.storage import Buffer, SyncNote
 
 LOCK_FILE: Final = ".lock"
 
+#: A file is what `fstat` says of it: its path may become that of another one, and it may be renamed.
+FileId = tuple[int, int]
 #: Files whose sync was refused. The system may have dropped what they held, whoever has them open.
-_DROPPED: Final[set[str]] = set()
+_DROPPED: Final[set[FileId]] = set()
 #: How often that was.
-_REFUSALS: Final[Counter[str]] = Counter()
+_REFUSALS: Final[Counter[FileId]] = Counter()
 #: Held for both of these, and by who cuts a file or writes a part of it again.
 _CHANGING: Final = threading.Lock()
 _WRITTEN_AGAIN_BYTES: Final = 1 << 20
@@ -36,7 +38,7 @@ _WRITTEN_AGAIN_BYTES: Final = 1 << 20
 class DiskFile:
     """An open file; its descriptor is closed by `close`, or when nobody holds the object any more."""
 
-    __slots__ = ("__weakref__", "_close", "_descriptor", "_has_rest", "_path", "_size_bytes", "_syncing", "made")
+    __slots__ = ("__weakref__", "_close", "_descriptor", "_has_rest", "_id", "_path", "_size_bytes", "_syncing", "made")
 
     def __init__(self, path: str, *, create: bool, is_writable: bool = True) -> None:
         flags = (os.O_RDWR if is_writable else os.O_RDONLY) | os.O_CLOEXEC
@@ -54,12 +56,14 @@ class DiskFile:
             raise InTheWayError(path) from None
         except OSError as fault:
             raise StorageError(f"{path}: {fault.strerror}") from fault
-        if self.made:
-            _DROPPED.discard(path)  # that was another file
+        found = os.fstat(self._descriptor)
+        self._id: FileId = found.st_dev, found.st_ino
+        if self.made:  # what had this number before is gone
+            _DROPPED.discard(self._id)
         self._path = path
         #: Held by the thread that syncs: the system tells one of two that their bytes are not on the device.
         self._syncing = threading.Lock()
-        self._size_bytes = os.fstat(self._descriptor).st_size
+        self._size_bytes = found.st_size
         #: Behind these bytes may be others, of an append that was refused in its middle.
         self._has_rest = False
         self._close = weakref.finalize(self, os.close, self._descriptor)
@@ -120,25 +124,25 @@ class DiskFile:
 
     def sync(self) -> None:
         with self._syncing:
-            refusals = _REFUSALS[self._path]
+            refusals = _REFUSALS[self._id]
             self._must_be_written(refusals)
             try:
                 os.fdatasync(self._descriptor)
             except OSError as fault:
                 with _CHANGING:
-                    _DROPPED.add(self._path)
-                    _REFUSALS[self._path] += 1
+                    _DROPPED.add(self._id)
+                    _REFUSALS[self._id] += 1
                 raise StorageError(f"{self._path}: {fault.strerror}") from fault
             self._must_be_written(refusals)  # another handle of the file may have been refused meanwhile
 
     def _must_be_written(self, refusals: int) -> None:
-        if self._path in _DROPPED or _REFUSALS[self._path] != refusals:
+        if self._id in _DROPPED or _REFUSALS[self._id] != refusals:
             raise StorageError(f"{self._path}: a sync was refused, and the file has not been written again yet")
 
     def write_again(self) -> None:
-        if self._path not in _DROPPED:
+        if self._id not in _DROPPED:
             return
-        refusals = _REFUSALS[self._path]
+        refusals = _REFUSALS[self._id]
         try:
             for begin in range(0, self._size_bytes, _WRITTEN_AGAIN_BYTES):
                 with _CHANGING:
@@ -146,8 +150,8 @@ class DiskFile:
         except OSError as fault:
             raise StorageError(f"{self._path}: {fault.strerror}") from fault
         with _CHANGING:
-            if _REFUSALS[self._path] == refusals:
-                _DROPPED.discard(self._path)
+            if _REFUSALS[self._id] == refusals:
+                _DROPPED.discard(self._id)
 
     def _write_part_again(self, begin: int) -> None:
         """Not behind where the file ends by now, also through another handle."""
@@ -159,7 +163,7 @@ class DiskFile:
             left, position = left[written:], position + written
 
     def suspect(self) -> None:
-        _DROPPED.add(self._path)
+        _DROPPED.add(self._id)
 
     def fileno(self) -> int:
         return self._descriptor

@@ -114,6 +114,10 @@ class Synced:
         if self._held is not None:
             self._held = max(self._held, offset)
 
+    def let_go(self) -> None:
+        """The log is deleted. A sync that is under way may end when the next one of its name has a note there."""
+        self._storage.sync_note.leave()
+
     def plan(self) -> FlushPlan:
         """What brings the log's own bytes to the device, without indexes and snapshot: a start makes these again.
 

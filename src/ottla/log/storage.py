@@ -164,6 +164,11 @@ class SyncNote:
         self._lock = lock
         self._under_way = 0
 
+    def leave(self) -> None:
+        """The directory is to go, and its name may be given to another: touch no note there any more."""
+        with self._lock:
+            self.stays = True
+
     @contextmanager
     def around(self, storage: Storage) -> Iterator[None]:
         """Syncs of the storage's files. StorageError, before the first one, when the note cannot be made."""

@@ -353,6 +353,7 @@ class Partitions:
         for number in range(len(topic.partitions)):
             partition = self._partitions.pop((topic.name, number), None)
             if partition is not None:
+                partition.log.synced.let_go()
                 partition.gone()
                 yield str(partition.tp)
 
