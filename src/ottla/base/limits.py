@@ -146,9 +146,11 @@ RECORDS_AT_ONCE: Final = 5_000
 #: librdkafka sends batches of at most 10,000 records by default.
 MAX_RECORD_ERRORS: Final = 10_000
 
-#: Members and partitions of a consumer group whose target assignment is computed within a request. A larger one is
-#: computed in a thread: 4,000 take some twenty milliseconds of the event loop, with their records.
+#: What a target assignment may cost that is computed within a request: 1 for each partition, and for each topic of each
+#: member where an assignor looks at these; a member is as much as some partitions. More is computed in a thread: this
+#: takes some ten milliseconds of the event loop, with the records.
 MAX_INLINE_ASSIGNMENT: Final = 4_000
+INLINE_COST_OF_MEMBER: Final = 8
 
 #: Members and partitions of a classic group that a consumer, its leader, divides in its event loop. More are divided in
 #: a thread: 1,000 take some ten milliseconds, with the assignments' bytes.

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from ottla.base.limits import MAX_INLINE_ASSIGNMENT
+from ottla.assign.server import RangeServerAssignor, UniformAssignor
+from ottla.base.limits import INLINE_COST_OF_MEMBER, MAX_INLINE_ASSIGNMENT
 from ottla.coordinator.group.config import GroupConfig
 from ottla.coordinator.group.consumer.states import GroupState, MemberState
 from ottla.wire.errors import ErrorCode
@@ -276,6 +277,45 @@ def test_a_large_group_is_divided_beside_the_loop() -> None:
     rig.run(rig.shard.assigned(rig.jobs[1], rig.jobs[1].assignor.assign(rig.jobs[1].spec), rig.now_ms))
     settle(member, second)
     assert len(member.partitions) == len(second.partitions) == MAX_INLINE_ASSIGNMENT // 2
+
+
+@pytest.mark.parametrize(
+    ("assignor", "alike", "inline"),
+    [(UniformAssignor(), True, 4), (UniformAssignor(), False, 3), (RangeServerAssignor(), True, 3)],
+)
+def test_so_is_one_whose_members_want_many_topics_each(
+    assignor: UniformAssignor | RangeServerAssignor, alike: bool, inline: int
+) -> None:
+    """`range` looks at every topic of every member, and so does `uniform` where they want different ones."""
+    names = [f"t{number}" for number in range(MAX_INLINE_ASSIGNMENT // 4 - INLINE_COST_OF_MEMBER)]
+    rig = Rig(Metadata(**dict.fromkeys(names, 1)), assignors={assignor.name: assignor})
+    for number in range(4):
+        rig.join(f"m{number}", *names[0 if alike else number :])
+    assert (len(rig.group.target), bool(rig.jobs)) == (inline, inline < 4)
+
+
+def test_and_so_is_one_of_many_members() -> None:
+    rig = Rig(Metadata(words=1), GroupConfig(consumer_assignment_interval_ms=1_000_000))
+    members = MAX_INLINE_ASSIGNMENT // INLINE_COST_OF_MEMBER
+    for number in range(members - 1):
+        assert not rig.join(f"m{number}").error_code
+    rig.now_ms += 1_000_000
+    rig.join("a")
+    assert (len(rig.jobs), rig.group.target_epoch) == (1, 2)
+
+
+def test_members_with_the_same_names_share_them() -> None:
+    rig = Rig()
+    for member_id, names in (("m1", "ab"), ("m2", "ba"), ("m3", "abc")):
+        rig.joined(member_id, *names)
+    first, second, third = rig.group.members.values()
+    assert first.topic_names is second.topic_names is not third.topic_names
+    rig.joined("m3", *"ab")
+    assert all(member.topic_names is first.topic_names for member in rig.group.members.values())
+    assert list(rig.group._same_names) == [first.topic_names]
+    for member_id in list(rig.group.members):
+        rig.heartbeat(ConsumerGroupHeartbeatRequest(GROUP, member_id, -1, topic_partitions=None))
+    assert rig.group._same_names == rig.group._by_names == {}
 
 
 def test_a_target_that_comes_too_late_counts_for_nobody_who_is_gone() -> None:

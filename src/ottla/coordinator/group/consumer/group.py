@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import ClassVar, Final, NamedTuple, TypeVar
 
 from ottla.base.require import require
@@ -58,6 +59,9 @@ class ConsumerGroup:
         self.has_partition_metadata = False
         #: How many members subscribe to a topic by name; how many of the regular expressions match it.
         self.by_name: Counter[str] = Counter()
+        #: How many members subscribe to just these names. Members that do have one set: it may hold thousands.
+        self._by_names: Counter[frozenset[str]] = Counter()
+        self._same_names: dict[frozenset[str], frozenset[str]] = {}
         self.by_regex: Counter[str] = Counter()
         self.regex_members: Counter[str] = Counter()
         self.assignors: Counter[str] = Counter()
@@ -187,7 +191,10 @@ class ConsumerGroup:
             self._forget(before)
             if before.instance_id != member.instance_id:
                 self._free_instance_id(before)
-        self._count_names(_NO_NAMES if before is None else before.topic_names, member.topic_names)
+        names = self._same_names.setdefault(member.topic_names, member.topic_names)
+        if names is not member.topic_names:
+            member = replace(member, topic_names=names)
+        self._count_names(before, member)
         self.members[member.member_id] = member
         self._note(member)
 
@@ -205,7 +212,7 @@ class ConsumerGroup:
         require(member.member_epoch == LEAVE_EPOCH, f"member {member_id} is deleted before what it has")
         require(member_id not in self.target, f"member {member_id} is deleted before its part of the target")
         self._forget(member)
-        self._count_names(member.topic_names, _NO_NAMES)
+        self._count_names(member, None)
         del self.members[member_id]
         self._free_instance_id(member)
 
@@ -241,11 +248,19 @@ class ConsumerGroup:
 
     # -- counters
 
-    def _count_names(self, before: frozenset[str], after: frozenset[str]) -> None:
+    def _count_names(self, before: Member | None, now: Member | None) -> None:
         """A member's names. They can be thousands, and stay the same in most of its changes."""
-        if before is not after:
-            take_away(self.by_name, before - after)
-            self.by_name.update(after - before)
+        old = _NO_NAMES if before is None else before.topic_names
+        new = _NO_NAMES if now is None else now.topic_names
+        if old is not new:
+            take_away(self.by_name, old - new)
+            self.by_name.update(new - old)
+        if now is not None:
+            self._by_names[new] += 1
+        if before is not None:
+            take_away(self._by_names, (old,))
+            if old not in self._by_names:
+                del self._same_names[old]
 
     def _note(self, member: Member) -> None:
         if member.topic_regex:

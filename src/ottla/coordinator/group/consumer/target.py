@@ -23,7 +23,7 @@ from ottla.assign.server import (
     order,
 )
 from ottla.base.clock import lasts
-from ottla.base.limits import MAX_INLINE_ASSIGNMENT
+from ottla.base.limits import INLINE_COST_OF_MEMBER, MAX_INLINE_ASSIGNMENT
 from ottla.coordinator.decision import AssignPartitions, LogRecord, ReportFault
 from ottla.coordinator.group.consumer.errors import RefusedError
 from ottla.coordinator.group.consumer.group import ConsumerGroup
@@ -104,7 +104,10 @@ def preferred_assignor(room: Room, group: ConsumerGroup, member: Member | None =
 def _runs_inline(assignor: ServerAssignor, spec: GroupSpec) -> bool:
     if not isinstance(assignor, UniformAssignor | RangeServerAssignor):
         return False
-    return len(spec.members) + sum(topic.partitions for topic in spec.topics.values()) <= MAX_INLINE_ASSIGNMENT
+    cost = INLINE_COST_OF_MEMBER * len(spec.members) + sum(topic.partitions for topic in spec.topics.values())
+    if isinstance(assignor, RangeServerAssignor) or spec.subscription_type is SubscriptionType.HETEROGENEOUS:
+        cost += sum(len(member.topic_ids) for member in spec.members.values())
+    return cost <= MAX_INLINE_ASSIGNMENT
 
 
 def group_spec(room: Room, group: ConsumerGroup, member: Member | None, kind: SubscriptionType) -> GroupSpec:
