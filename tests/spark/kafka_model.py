@@ -78,7 +78,9 @@ class ModelKafka:
     def answer(self, request: Any) -> Any:
         """Carry `request` out. Raises Busy when Kafka would have it repeated."""
         match request:
-            case InitProducer(transactional_id):
+            case InitProducer(transactional_id, holder):
+                if holder is not None and self.transactions[transactional_id].epoch != holder.producer_epoch:
+                    return None
                 return self.init(transactional_id)
             case ReadLedger():
                 return self.ledger_now()

@@ -14,6 +14,7 @@ from ottla.spark.errors import InDoubtError, SlotsLostError
 from ottla.spark.ids import PREFIX, driver_id, slot_id
 from ottla.spark.ledger import BatchKey, Decision, Handle, Plan, QueryPast, SlotMarker
 from ottla.spark.protocol import (
+    Append,
     AppendInTransaction,
     Claim,
     EndTransactions,
@@ -25,6 +26,7 @@ from ottla.spark.protocol import (
     commit_batch,
     slot_task,
 )
+from ottla.spark.staged import Staged, StagedBatch
 from tests.spark.kafka_model import ModelKafka, Produce, State, Transaction, answered
 from tests.spark.spark_model import GROUP, SLOTS, Process, World, rows_of
 
@@ -329,8 +331,9 @@ def written(kafka: ModelKafka, *rows: str) -> list[SlotReport]:
     return reports
 
 
-def test_s2_the_replay_of_a_lost_batch_that_fails_too_leaves_nothing_open() -> None:
-    kafka = ModelKafka("s", second_protocol=True)
+@pytest.mark.parametrize("second_protocol", [True, False])
+def test_s2_the_replay_of_a_lost_batch_that_fails_too_leaves_nothing_open(second_protocol: bool) -> None:
+    kafka = ModelKafka("s", second_protocol=second_protocol)
     reports = written(kafka, "a", "b")
     for slot in range(2):
         kafka.abort_for_good(slot_id("s", slot))
@@ -342,8 +345,33 @@ def test_s2_the_replay_of_a_lost_batch_that_fails_too_leaves_nothing_open() -> N
     assert kafka.ongoing() == []
 
 
-def test_s2_an_abort_of_a_batch_that_is_decided_leaves_its_slots_to_the_next_driver() -> None:
-    kafka = ModelKafka("s", second_protocol=True)
+@pytest.mark.parametrize("second_protocol", [True, False])
+def test_s2_an_abort_leaves_the_slots_of_a_newer_driver_alone(second_protocol: bool) -> None:
+    kafka = ModelKafka("s", second_protocol=second_protocol)
+    reports = written(kafka, "a")
+    answered(kafka, claim_sink("s"))
+    newer = written(kafka, "a")
+    answered(kafka, abort_batch(reports))
+    answered(kafka, commit_batch(newer, {}, PLAN))
+    answered(kafka, claim_sink("s"))
+    assert kafka.output == ["a"]
+
+
+@pytest.mark.parametrize("second_protocol", [True, False])
+def test_s2_an_abort_of_a_batch_without_rows_ends_what_its_decision_has_begun(second_protocol: bool) -> None:
+    kafka = ModelKafka("s", second_protocol=second_protocol)
+    claim = answered(kafka, claim_sink("s"))
+    report = SlotReport(claim, KEY, 0, SlotTask.WRITE, 0, "", None)
+    steps = commit_batch([report], {"g": {"t": {0: 5}}}, PLAN)
+    kafka.answer(next(steps))  # the group's offsets are refused
+    assert kafka.ongoing() == [driver_id("s")]
+    answered(kafka, abort_batch([report]))
+    assert kafka.ongoing() == []
+
+
+@pytest.mark.parametrize("second_protocol", [True, False])
+def test_s2_an_abort_of_a_batch_that_is_decided_leaves_its_slots_to_the_next_driver(second_protocol: bool) -> None:
+    kafka = ModelKafka("s", second_protocol=second_protocol)
     reports = written(kafka, "a", "b")
     steps, answer = commit_batch(reports, {}, PLAN), None
     while not isinstance(request := steps.send(answer), EndTransactions) or len(request.handles) == 1:
@@ -353,6 +381,23 @@ def test_s2_an_abort_of_a_batch_that_is_decided_leaves_its_slots_to_the_next_dri
     answered(kafka, abort_batch(reports))
     assert answered(kafka, claim_sink("s")).recovered == 2
     assert kafka.output == ["a", "b"]
+
+
+def test_s2_a_done_that_comes_late_does_not_hide_a_batch_that_is_whole() -> None:
+    """It takes the place of the last one when the ledger is compacted."""
+    kafka = ModelKafka("s", second_protocol=True, compacting=True)
+    claim = answered(kafka, claim_sink("s"))
+    report = SlotReport(claim, KEY, 0, SlotTask.WRITE, 0, "", None)
+    steps, answer = commit_batch([report], {"g": {"t": {0: 5}}}, PLAN), None
+    while not isinstance(late := steps.send(answer), Append):
+        answer = kafka.answer(late)
+    claim, key = answered(kafka, claim_sink("s")), BatchKey("q", 5)
+    staged = Staged((StagedBatch("t", 0, 1, b"a"),))
+    answered(kafka, commit_batch([SlotReport(claim, key, 0, SlotTask.WRITE, 1, "a", None, staged=staged)], {}, PLAN))
+    kafka.answer(late)
+    claim = answered(kafka, claim_sink("s"))
+    assert slot_task(claim, key, 0, "t") == (SlotTask.SKIP, None)
+    assert slot_task(claim, BatchKey("q", 6), 0, "t") == (SlotTask.WRITE, None)
 
 
 def test_s2_a_half_committed_batch_goes_to_one_topic() -> None:

@@ -8,11 +8,11 @@ import pytest
 
 from ottla.base.types import TopicPartition
 from ottla.spark.errors import PipelineError
-from ottla.spark.pipeline import checkpoint_of, foreach_batch, offsets_of_log, planned
+from ottla.spark.pipeline import checkpoint_of, foreach_batch, of_this_cluster, offsets_of_log, planned
 from ottla.spark.plan import SourceOffset
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
-OURS = json.dumps(SourceOffset({A0: 1}, {A0: 5, A1: 9}, "g").to_json())
+OURS = json.dumps(SourceOffset({A0: 1}, {A0: 5, A1: 9}, "g", {"a": "A"}).to_json())
 NO_GROUP = json.dumps(SourceOffset({}, {A0: 5}).to_json())
 
 
@@ -37,6 +37,14 @@ def test_s3_the_second_form_of_the_log_names_its_sources() -> None:
     assert offsets_of_log(text, None) == {"g": {"a": {0: 5, 1: 9}}}
 
 
+def test_s3_offsets_are_committed_for_topics_of_the_sink_s_cluster_alone() -> None:
+    offsets = {"g": {"a": {0: 5}, "mirrored": {0: 7}, "gone": {1: 9}, "old": {0: 2}}, "h": {"gone": {0: 1}}}
+    here = {"a": "A", "mirrored": "other", "old": "", "more": "M"}
+    kept, others = of_this_cluster(offsets, {"a": "A", "mirrored": "M", "gone": "G", "old": "O"}, here)
+    assert (kept, others) == ({"g": {"a": {0: 5}, "old": {0: 2}}}, ["gone", "mirrored"])
+    assert of_this_cluster({"g": {"a": {0: 5}}}, {}, here) == ({"g": {"a": {0: 5}}}, []), "the checkpoint has no ids"
+
+
 @pytest.mark.parametrize("text", ["{}", "v3\n{}\n" + OURS, "v1"])
 def test_s3_an_unknown_form_of_the_log_is_an_error(text: str) -> None:
     with pytest.raises(PipelineError, match="unknown form"):
@@ -47,7 +55,8 @@ def test_s3_an_unknown_form_of_the_log_is_an_error(text: str) -> None:
 def test_s3_offsets_are_read_from_the_checkpoint(tmp_path: Path, scheme: str) -> None:
     (tmp_path / "offsets").mkdir()
     (tmp_path / "offsets" / "7").write_text(log(OURS))
-    assert planned(f"{scheme}{tmp_path}/", 7, None).offsets == {"g": {"a": {0: 5, 1: 9}}}
+    found = planned(f"{scheme}{tmp_path}/", 7, None)
+    assert (found.offsets, found.ids) == ({"g": {"a": {0: 5, 1: 9}}}, {"a": "A"})
 
 
 def test_s2_a_plan_is_known_by_the_bytes_of_its_file(tmp_path: Path) -> None:
@@ -73,8 +82,8 @@ def test_s2_a_checkpoint_that_does_not_answer_is_not_waited_for_batch_by_batch(t
     silent = tmp_path / "offsets" / "7"
     os.mkfifo(silent)  # whoever opens it waits for a writer
     (tmp_path / "offsets" / "8").write_text(log(OURS))
-    assert planned(str(tmp_path), 7, None, wait_s=0.1) == (None, {}, f"{silent}: no answer within 0.1 s")
-    assert planned(str(tmp_path), 8, None) == (None, {}, f"{silent}: no answer within 0.1 s")
+    assert planned(str(tmp_path), 7, None, wait_s=0.1) == (None, {}, f"{silent}: no answer within 0.1 s", {})
+    assert planned(str(tmp_path), 8, None) == (None, {}, f"{silent}: no answer within 0.1 s", {})
     with pytest.raises(PipelineError, match="no answer within"):
         planned(str(tmp_path), 7, "g", wait_s=0.1)
     found = planned(str(tmp_path), 8, None, needed=True)

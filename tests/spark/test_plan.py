@@ -181,6 +181,7 @@ def test_a_fetch_asks_for_what_its_offsets_may_take(offsets: int, bytes_an_offse
         ({A0: 5}, {}, {}, "is gone"),
         ({A0: 5}, {A0: 0}, {A0: 3}, "made anew"),
         ({A0: 5}, {A0: 8}, {A0: 9}, "begins at 8 now"),
+        ({A0: 5}, {A0: 0, A1: 7}, {A0: 5, A1: 9}, "a-1 is new to the query, and begins at 7 instead of 0"),
     ],
 )
 def test_what_was_not_read_and_is_not_there_is_a_loss(

@@ -11,11 +11,13 @@ pytest.importorskip("pyarrow")
 
 from ottla import Admin, NewTopic, Producer
 from ottla.base.errors import ConfigError
+from ottla.base.types import TopicPartition
 from ottla.client.errors import ProducerFencedError
 from ottla.spark.errors import InDoubtError, PipelineError, SinkFencedError, SlotsLostError
 from ottla.spark.ledger import UNNAMED, BatchKey, SlotMarker
 from ottla.spark.options import sink_options
 from ottla.spark.pipeline import planned
+from ottla.spark.plan import SourceOffset
 from ottla.spark.protocol import SlotTask
 from ottla.spark.sink import KafkaSink, OttlaWriter
 from tests.spark import former_sink
@@ -25,6 +27,26 @@ from tests.spark.sink_world import QUERY, SCHEMA, SinkWorld, commit_until, ends_
 pytestmark = on_either_broker
 
 ABC = Counter(["a", "b", "c"])
+
+
+def test_s3_no_offsets_are_committed_for_what_the_sink_s_cluster_does_not_have(
+    world: SinkWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A deleted topic, or a source that reads another cluster: the transaction could never take them."""
+    here, gone = TopicPartition(world.topic, 0), TopicPartition(f"{world.topic}.gone", 0)
+    other = SourceOffset({}, {here: 4}, f"{world.sink}2", {world.topic: "an-id-of-another-cluster"})
+    lines = [json.dumps(each.to_json()) for each in (SourceOffset({}, {here: 3, gone: 7}, world.sink), other)]
+    (world.checkpoint / "offsets" / "0").write_text("\n".join(["v1", "{}", lines[0]]))
+    world.committer().commit(world.batch(world.driver(), 0, "a", "b", "c"), 0)
+    (world.checkpoint / "offsets" / "1").write_text("\n".join(["v1", "{}", lines[1]]))
+    world.committer().commit(world.batch(world.driver(), 1, "a", "b", "c"), 1)
+    assert world.output() == ABC + ABC
+    with Admin({"bootstrap.servers": world.bootstrap}) as admin:
+        assert {tp: at.offset for tp, at in admin.list_group_offsets(world.sink).items()} == {here: 3}
+        assert admin.list_group_offsets(f"{world.sink}2") == {}
+    assert (
+        f"no offsets of {gone.topic} are committed for {world.sink}: the cluster that the sink writes to" in caplog.text
+    )
 
 
 def test_s2_nothing_is_seen_before_the_commit_and_all_after(world: SinkWorld) -> None:

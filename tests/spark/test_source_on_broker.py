@@ -19,7 +19,7 @@ from ottla.client.core.offsets import OffsetAndMetadata
 from ottla.spark.errors import DataLossError, OpenTransactionError, PipelineError
 from ottla.spark.link import KafkaLink
 from ottla.spark.options import source_options
-from ottla.spark.plan import Range
+from ottla.spark.plan import Range, SourceOffset
 from ottla.spark.range_reader import Wanted, read_ranges
 from ottla.spark.topics import Topics
 from tests.spark.source_world import ALL, ROWS, World, batch_values, next_batch, restored, values
@@ -438,6 +438,16 @@ def test_s1_the_source_commits_its_groups_offsets_for_other_sinks(
     with Admin({"bootstrap.servers": world.bootstrap}) as admin:
         committed = admin.list_group_offsets(group)
     assert {tp: at.offset for tp, at in committed.items()} == {TopicPartition(world.topic, p): 5 for p in range(2)}
+
+
+def test_s1_it_commits_none_for_a_topic_that_is_gone(world: World, fresh_name: Callable[[str], str]) -> None:
+    group, gone = fresh_name("group"), TopicPartition(fresh_name("gone"), 0)
+    stream = world.stream(kafka__group__id=group, commitOffsets="source")
+    end, _ = next_batch(stream, stream.initialOffset())
+    planned = SourceOffset.from_json(end)
+    stream.commit(planned._replace(end={**planned.end, gone: 3}).to_json())
+    with Admin({"bootstrap.servers": world.bootstrap}) as admin:
+        assert {tp.topic for tp in admin.list_group_offsets(group)} == {world.topic}
 
 
 def test_s1_partitions_with_few_records_share_a_task(world: World) -> None:

@@ -1,7 +1,9 @@
 """`atomicity=batch` on our broker and on Apache Kafka: tasks stage, the driver copies, in one transaction."""
 
+import random
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -11,15 +13,20 @@ pytest.importorskip("pyarrow")
 from ottla import Admin, AlterConfig, ConfigResource, NewTopic, ResourceType
 from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
+from ottla.client.config.admin import admin_config
+from ottla.client.errors import RequestTimeoutError
+from ottla.client.net.cluster import Cluster
 from ottla.spark import staging
 from ottla.spark.errors import InDoubtError, PipelineError, SinkFencedError
 from ottla.spark.ids import driver_id, staging_topic
 from ottla.spark.ledger import Plan
 from ottla.spark.ledger_io import LedgerKafka
-from ottla.spark.link import link
+from ottla.spark.link import KafkaLink, link
 from ottla.spark.options import sink_options
 from ottla.spark.pipeline import planned
 from ottla.spark.protocol import CopyStaged
+from ottla.spark.staged import Staged, StagedAt
+from ottla.wire.apis import ApiKey
 from tests.spark.brokers import on_either_broker
 from tests.spark.sink_world import QUERY, SinkWorld, commit_until, ends_driver, ends_slots
 
@@ -85,6 +92,24 @@ def test_s2_a_driver_that_dies_before_its_end_leaves_nothing(world: SinkWorld, w
     assert world.output() == Counter()
     world.committer(**WHOLE).commit(world.batch(world.driver(**WHOLE), 0, "y", "z"), 0)
     assert world.output() == Counter("yz")
+
+
+class _NoDeletion(Cluster):
+    """Nobody answers a DeleteRecords in time."""
+
+    async def request(self, node_id: int, api: ApiKey, message: tuple[Any, ...], **how: Any) -> Any:
+        if api is ApiKey.DELETE_RECORDS:
+            raise RequestTimeoutError("DeleteRecords: no answer")
+        return await super().request(node_id, api, message, **how)
+
+
+def test_s2_what_was_copied_and_cannot_be_deleted_is_no_error(world: SinkWorld) -> None:
+    config = {"bootstrap.servers": world.bootstrap}
+    kafka = KafkaLink(config, cluster=_NoDeletion(admin_config(config), random.Random()))
+    try:
+        kafka.run(staging.forget_staged(kafka, [Staged((), StagedAt(world.topic, 0, "a", 0, 0, 1))]))
+    finally:
+        kafka.shut()
 
 
 def test_s2_a_driver_that_was_replaced_writes_nothing(world: SinkWorld) -> None:

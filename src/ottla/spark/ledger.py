@@ -59,7 +59,8 @@ class SlotMarker(NamedTuple):
 
 
 class SlotDecision(NamedTuple):
-    """One slot in a decision. `handle` is None for a slot without rows, and for a slot that is committed already."""
+    """One slot in a decision. `handle` is None for a slot without rows, and for one whose rows are committed already or
+    with the decision."""
 
     slot: int
     rows: int
@@ -275,7 +276,7 @@ class _QueryLedger:
         if self.done >= decision.key.batch:
             return True
         return all(
-            not slot.rows or ((marker := self.markers.get(slot.slot)) is not None and marker.key == decision.key)
+            slot.handle is None or ((marker := self.markers.get(slot.slot)) is not None and marker.key == decision.key)
             for slot in decision.slots
         )
 

@@ -85,8 +85,8 @@ class LedgerKafka:
 
     async def _answer(self, request: Any, batch: int | None) -> Any:
         match request:
-            case InitProducer(transactional_id):
-                return await self.init_producer(transactional_id)
+            case InitProducer(transactional_id, holder):
+                return await self.init_producer(transactional_id, holder)
             case ReadLedger():
                 return await self._read()
             case ListOpen(pattern):
@@ -112,9 +112,13 @@ class LedgerKafka:
                 return None
         raise AssertionError(request)
 
-    async def init_producer(self, transactional_id: str) -> Handle:
-        """InitProducerId, repeated while an earlier transaction of the id is being ended."""
-        message = requests.init_producer_id(transactional_id, self._timeout_ms, NO_IDENTITY)
+    async def init_producer(self, transactional_id: str, holder: Handle | None = None) -> Handle | None:
+        """InitProducerId, repeated while an earlier transaction of the id is being ended.
+
+        None if the id is to be taken over from `holder`, and somebody else has it.
+        """
+        before = NO_IDENTITY if holder is None else ProducerIdentity(holder.producer_id, holder.producer_epoch)
+        message = requests.init_producer_id(transactional_id, self._timeout_ms, before)
         code, answer = await self._link.ask_coordinator(
             transactional_id, ApiKey.INIT_PRODUCER_ID, message, lambda a: int(a.error_code)
         )
@@ -123,6 +127,8 @@ class LedgerKafka:
                 f"kafka.transaction.timeout.ms {self._timeout_ms} is not allowed by the broker: set it to "
                 "transaction.max.timeout.ms of the broker, or less"
             )
+        if holder is not None and code in GONE:
+            return None
         raise_for(code, f"transactional.id {transactional_id}")
         return Handle(transactional_id, answer.producer_id, answer.producer_epoch)
 

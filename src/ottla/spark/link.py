@@ -21,7 +21,7 @@ from ottla.client.blocking.loop_thread import LoopThread, Running
 from ottla.client.config.admin import ADMIN_CONFIG, admin_config
 from ottla.client.config.producer import producer_config
 from ottla.client.core.intents import COORDINATOR_MOVED, CoordinatorKind
-from ottla.client.core.metadata import ClusterSnapshot, old_metadata_s
+from ottla.client.core.metadata import NO_TOPIC_ID, ClusterSnapshot, old_metadata_s
 from ottla.client.core.negotiation import CAPS_OF_FIRST_TRANSACTIONS, BrokerVersions
 from ottla.client.errors import IllegalStateError, KafkaError, OffsetOutOfRangeError, RequestTimeoutError, raise_for
 from ottla.client.net.cluster import Cluster
@@ -32,6 +32,7 @@ from ottla.spark.errors import DamagedRecordsError, DataLossError, UnknownOutcom
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from ottla.wire.special_timestamp import SpecialTimestamp
 
@@ -117,6 +118,19 @@ class KafkaLink:
         return self._slot_cluster
 
     # topics and offsets
+
+    async def topic_ids(self, names: Iterable[str]) -> dict[str, str]:
+        """The ids, as Kafka prints them, of those of the topics that the cluster has now; "" for one without an id."""
+        topics = tuple(MetadataRequestTopic(name=name) for name in sorted(names))
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+
+        async def attempt() -> dict[str, str]:
+            answer: MetadataResponse = await self.cluster.request_any(ApiKey.METADATA, request)
+            there = [topic for topic in answer.topics if topic.error_code not in _UNKNOWN_TOPIC]
+            return {t.name or "": "" if t.topic_id == NO_TOPIC_ID else topic_id_text(t.topic_id) for t in there}
+
+        async with self._requests.ready():
+            return await self._requests.repeat(attempt, f"metadata of {', '.join(sorted(names))}")
 
     async def topics(self, names: Iterable[str] | None, *, as_of_now: bool) -> ClusterSnapshot:
         """Metadata of these topics, or of all. Raises ConfigError if a topic does not exist and was never seen.

@@ -33,17 +33,38 @@ def offsets_of_log(text: str, group: str | None) -> dict[str, dict[str, dict[int
     starts with the source's name and a colon. Sources that are not Ottla's, and sources without a group, are left out.
     Raises PipelineError when the file has another form.
     """
-    version, *lines = text.split("\n")
-    if version not in ("v1", "v2") or not lines:
-        raise PipelineError(f"the checkpoint's offset log has an unknown form, it begins with {version[:20]!r}")
     found: dict[str, dict[str, dict[int, int]]] = {}
-    for line in lines[1:]:
-        offset = _source_offset(line if version == "v1" else line.partition(":")[2])
-        name = group or (offset.group if offset is not None else None)
-        if offset is not None and name is not None:
+    for offset in _sources(text):
+        name = group or offset.group
+        if name is not None:
             for tp, position in offset.end.items():
                 found.setdefault(name, {}).setdefault(tp.topic, {})[tp.partition] = position
     return found
+
+
+def of_this_cluster(
+    offsets: GroupOffsets, read: Mapping[str, str], here: Mapping[str, str]
+) -> tuple[GroupOffsets, list[str]]:
+    """The offsets of topics that the sink's cluster has, and the names of the others.
+
+    `read` has the ids of the topics that were read, `here` those of the sink's cluster, as far as they have one. A
+    topic of the same name with another id is another one: of another cluster, or made anew.
+    """
+    names = {topic for topics in offsets.values() for topic in topics}
+    same = {topic for topic in names & here.keys() if here[topic] in ("", read.get(topic, here[topic]))}
+    kept = {
+        group: {topic: partitions for topic, partitions in topics.items() if topic in same}
+        for group, topics in offsets.items()
+    }
+    return {group: topics for group, topics in kept.items() if topics}, sorted(names - same)
+
+
+def _sources(text: str) -> list[SourceOffset]:
+    version, *lines = text.split("\n")
+    if version not in ("v1", "v2") or not lines:
+        raise PipelineError(f"the checkpoint's offset log has an unknown form, it begins with {version[:20]!r}")
+    found = (_source_offset(line if version == "v1" else line.partition(":")[2]) for line in lines[1:])
+    return [offset for offset in found if offset is not None]
 
 
 def _source_offset(line: str) -> SourceOffset | None:
@@ -63,6 +84,8 @@ class Planned(NamedTuple):
     offsets: GroupOffsets
     #: Why the file, or the offsets in it, could not be read.
     why: str = ""
+    #: The ids of the sources' topics.
+    ids: Mapping[str, str] = {}
 
 
 #: How long the driver waits for a file of the checkpoint. The batch's transactions stay open meanwhile, and the client
@@ -86,7 +109,8 @@ def planned(
             raise FileNotFoundError("checkpointLocation is not an option of the writer")
         text = _read_in_time(checkpoint, f"offsets/{batch}", wait_s, needed=needed or group is not None)
         digest = hashlib.sha256(text).hexdigest()[:32]
-        return Planned(digest, offsets_of_log(text.decode(), group))
+        ids = {topic: topic_id for source in _sources(text.decode()) for topic, topic_id in source.ids.items()}
+        return Planned(digest, offsets_of_log(text.decode(), group), ids=ids)
     except (OSError, PipelineError, ValueError) as error:
         if group is not None:
             raise PipelineError(f"kafka.group.id {group}: the batch's offsets cannot be read: {error}") from error

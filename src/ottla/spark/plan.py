@@ -144,7 +144,10 @@ def made_anew(read: SourceOffset, logs: Logs) -> set[TopicPartition]:
 
 
 def check_no_loss(read: SourceOffset, logs: Logs) -> list[str]:
-    """A sentence for each loss of records that the query had still to read. `read.end` has the next offsets to read."""
+    """A sentence for each loss of records that the query had still to read. `read.end` has the next offsets to read.
+
+    Of a partition that is new since then the query reads all. A log that does not begin at 0 has lost some of it.
+    """
     anew = made_anew(read, logs)
     losses = []
     for tp, offset in sorted(read.end.items()):
@@ -156,6 +159,8 @@ def check_no_loss(read: SourceOffset, logs: Logs) -> list[str]:
             losses.append(f"partition {tp} ends at {logs.end(tp)} but was read up to {offset}: it was cut")
         elif logs.earliest.get(tp, 0) > offset:
             losses.append(f"partition {tp} begins at {logs.earliest[tp]} now; offset {offset} was to be read next")
+    new = {tp: logs.earliest.get(tp, 0) for tp in sorted(logs.latest.keys() - read.end.keys())}
+    losses += [f"partition {tp} is new to the query, and begins at {at} instead of 0" for tp, at in new.items() if at]
     return losses
 
 

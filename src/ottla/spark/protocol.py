@@ -79,9 +79,13 @@ GroupOffsets = Mapping[str, Mapping[str, Mapping[int, int]]]
 
 
 class InitProducer(NamedTuple):
-    """Take over `transactional_id`: its open transaction is ended, and earlier holders are fenced. Answer: Handle."""
+    """Take over `transactional_id`: its open transaction is ended, and earlier holders are fenced. Answer: Handle.
+
+    With `holder` only from that handle, if nobody has taken over since (KIP-360); else the answer is None.
+    """
 
     transactional_id: str
+    holder: Handle | None = None
 
 
 class ReadLedger(NamedTuple):
@@ -441,15 +445,26 @@ def abort_batch(reports: Sequence[SlotReport]) -> Steps:
 
     A fenced driver may call this too: a handle's epoch protects every later transaction of the same id.
     """
-    handles = tuple(report.handle for report in reports if report.handle is not None)
-    if not handles and all(report.staged is None for report in reports):
+    if all(report.task is SlotTask.SKIP for report in reports):
         return
+    handles = tuple(report.handle for report in reports if report.handle is not None)
     claim, key = reports[0].claim, reports[0].key
-    ledger: Ledger = yield ReadLedger()
-    standing = ledger.decision(key.query)
-    if standing is not None and standing.driver == claim.driver:
-        return  # the batch is decided: the next driver commits it
+    if _has_decided((yield ReadLedger()), claim, key):
+        return  # the next driver commits the batch
     # Our own decision may still be on its way, because its outcome was unknown. Aborting now could tear the batch.
     outcomes: Sequence[Ended] = yield EndTransactions((claim.driver,), commit=False)
-    if outcomes[0] is Ended.YES and handles:
+    if outcomes[0] is Ended.GONE and handles:
+        # In the first protocol that is the answer, too, when there is nothing to abort yet. With the next epoch nothing
+        # of ours is on its way any more, and what came before is in the ledger.
+        if (yield InitProducer(claim.driver.transactional_id, claim.driver)) is None:
+            return
+        if _has_decided((yield ReadLedger()), claim, key):
+            return
+    if handles:
         yield EndTransactions(handles, commit=False)
+
+
+def _has_decided(ledger: Ledger, claim: Claim, key: BatchKey) -> bool:
+    """Whether a batch of this query is decided under this claim."""
+    standing = ledger.decision(key.query)
+    return standing is not None and standing.driver == claim.driver

@@ -27,10 +27,11 @@ from ottla.spark.ledger_io import LedgerKafka
 from ottla.spark.link import link
 from ottla.spark.moved import check_not_moved, sink_in_use
 from ottla.spark.options import Atomicity, Semantics, SinkOptions
-from ottla.spark.pipeline import Planned, checkpoint_of, planned, query_of
+from ottla.spark.pipeline import Planned, checkpoint_of, of_this_cluster, planned, query_of
 from ottla.spark.progress import SinkNote, leave_note
 from ottla.spark.protocol import (
     Claim,
+    GroupOffsets,
     SlotReport,
     SlotTask,
     abort_batch,
@@ -186,9 +187,25 @@ class KafkaSink:
         self.options = replace(self.options, sink_id=claim.sink)
         found = self._planned(messages[0].checkpoint or self.options.checkpoint, batch, reports)
         # A foreachBatch may write elsewhere, too. Only who names the group here says that it follows this write.
-        offsets = found.offsets if batch is not None or self.options.group_id is not None else {}
+        offsets = self._of_this_cluster(found) if batch is not None or self.options.group_id is not None else {}
         self._drive(commit_batch(reports, offsets, Plan(found.digest, self.options.topic)), key.batch)
         leave_note(key.query, _note(reports))
+
+    def _of_this_cluster(self, found: Planned) -> GroupOffsets:
+        """The offsets that can be committed with the output: a transaction is of one cluster."""
+        if not found.offsets:
+            return {}
+        kafka, names = link(self.options.client), {topic for topics in found.offsets.values() for topic in topics}
+        with told(self.options):
+            here = kafka.run(kafka.topic_ids(names))
+        offsets, others = of_this_cluster(found.offsets, found.ids, here)
+        if others:
+            self._say_once(
+                ",".join(others),
+                f"no offsets of {', '.join(others)} are committed for {', '.join(found.offsets)}: the cluster that the "
+                "sink writes to does not have what was read",
+            )
+        return offsets
 
     def _planned(self, checkpoint: str | None, batch: int | None, reports: Sequence[SlotReport]) -> Planned:
         """What the checkpoint says of the batch. Raises PipelineError if the batch needs that and it cannot be read."""

@@ -220,9 +220,12 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         """
         if self._group is None or not self._options.commit_here:
             return
-        offsets = {tp: OffsetAndMetadata(offset) for tp, offset in SourceOffset.from_json(end).end.items()}
-        kafka = self._topics.kafka
-        kafka.run(kafka.admin.alter_group_offsets(self._group, offsets))
+        read, logs = SourceOffset.from_json(end), self._ask()
+        there = logs.latest.keys() - plan.made_anew(read, logs)
+        offsets = {tp: OffsetAndMetadata(offset) for tp, offset in read.end.items() if tp in there}
+        if offsets:
+            kafka = self._topics.kafka
+            kafka.run(kafka.admin.alter_group_offsets(self._group, offsets))
 
     def stop(self) -> None:
         """The query is over."""

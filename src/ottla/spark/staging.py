@@ -18,6 +18,7 @@ from ottla.client.admin.types import NewTopic
 from ottla.client.core.producer import transaction_requests as requests
 from ottla.client.core.producer.identity import ProducerIdentity
 from ottla.client.errors import (
+    ClientError,
     KafkaError,
     OffsetOutOfRangeError,
     TopicAlreadyExistsError,
@@ -55,6 +56,8 @@ _TOPIC_CONFIG = {
     "compression.type": "producer",
 }
 _GIVE_UP_S = 5
+#: How long the driver waits for the deletion of what is committed.
+_FORGET_S = 5.0
 _READ_BYTES = 8_388_608
 #: How many record batches the driver has on their way at one time.
 _ON_THE_WAY = 32
@@ -309,6 +312,7 @@ async def forget_staged(kafka: KafkaLink, staged: Sequence[Staged]) -> None:
         ends[tp] = max(ends.get(tp, 0), at.last + 1)
     if ends:
         try:
-            await kafka.admin.delete_records(ends)
-        except KafkaError as refused:
-            log.info("staged rows stay until they are a day old: %s", refused)
+            async with asyncio.timeout(_FORGET_S):
+                await kafka.admin.delete_records(ends)
+        except (ClientError, TimeoutError) as refused:
+            log.info("staged rows stay until they are a day old: %s", str(refused) or f"no answer in {_FORGET_S:g} s")
