@@ -48,6 +48,15 @@ def test_a_process_keeps_its_link(config: dict[str, object]) -> None:
     kafka.shut()
 
 
+def test_what_a_link_does_not_use_makes_no_other_one(config: dict[str, object]) -> None:
+    """A link is never let go, with its thread and connections: a group id of its own for each read would be many."""
+    mine = link({**config, "group.id": "one", "fetch.max.bytes": 1_000})
+    assert mine is link({**config, "group.id": "two"}) is link(config)
+    other = link({**config, "client.id": "another"})
+    other.shut()
+    assert other is not mine
+
+
 def test_a_link_that_a_fault_has_ended_says_so_and_is_replaced(config: dict[str, object]) -> None:
     first = link(config)
     tp = TopicPartition("__ottla_none", 0)

@@ -17,7 +17,7 @@ from ottla.spark.ids import PREFIX, driver_id
 from ottla.spark.ledger import UNNAMED, BatchKey, Decision, Forgotten, Handle, Ledger, LedgerBatch, Plan, encode
 from ottla.spark.options import SinkOptions, sink_options
 from ottla.spark.sink import KafkaSink, OttlaWriter
-from ottla.spark.sink_client import former_default_sink_id
+from ottla.spark.sink_client import former_default_sink_ids
 from tests.spark.sink_world import QUERY, SCHEMA, SinkWorld
 
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092", "topic": "t"}
@@ -51,8 +51,12 @@ def test_s2_a_relative_checkpoint_is_where_it_is_if_it_is_a_local_one(
 
 
 def test_s2_other_checkpoints_are_other_sinks() -> None:
-    places = ["/data/a", "/data/b", "s3://b/a", "hdfs://b/a", "a"]
+    long = "a" * 150
+    places = ["/data/a", "/data/b", "s3://b/a", "hdfs://b/a", "a", "/data/a/b", "/data/a_b", "/hdfs/b/a"]
+    places += ["/jobs/orders (v2)", "/jobs/orders/v2", f"s3://prod/{long}", f"s3://test/{long}", "/数据", "/数"]
     assert len({id_at(place) for place in places}) == len(places)
+    names = ["my query", "my_query", "my-query", "数"]
+    assert len({sink_options({**SERVERS, "queryname": name}).sink_id for name in names}) == len(names)
 
 
 def batch(at: int, sink: str, record: Decision | Forgotten) -> LedgerBatch:
@@ -168,16 +172,19 @@ def test_s2_a_copy_with_a_sink_id_of_its_own_writes_by_itself(world: SinkWorld) 
     assert output(world) == Counter({"a": 2})
 
 
-def of_a_version_before(options: SinkOptions) -> SinkOptions:
-    former = former_default_sink_id(options.query_name, options.checkpoint)
-    assert former is not None and former != options.sink_id
-    return replace(options, sink_id=former)
+def of_a_version_before(options: SinkOptions, number: int = -1) -> SinkOptions:
+    former = former_default_sink_ids(options.query_name, options.checkpoint)
+    assert len({options.sink_id, *former}) == 3
+    return replace(options, sink_id=former[number])
 
 
+@pytest.mark.parametrize("number", [0, 1])
 @pytest.mark.parametrize("tells_its_query", [True, False])
-def test_s2_a_pipeline_of_a_version_before_goes_on_under_its_id(world: SinkWorld, tells_its_query: bool) -> None:
+def test_s2_a_pipeline_of_a_version_before_goes_on_under_its_id(
+    world: SinkWorld, tells_its_query: bool, number: int
+) -> None:
     now = options(world, f"file:{world.checkpoint}")
-    before = of_a_version_before(now)
+    before = of_a_version_before(now, number)
     plan(world, 0, 3)
     assert run(world, before, 0, "a b", "c") == before.sink_id
     if not tells_its_query:

@@ -208,8 +208,9 @@ def test_s2_the_sink_is_exactly_once_unless_told_otherwise() -> None:
     ("given", "sink_id"),
     [
         ({"sink.id": "words-1"}, "words-1"),
-        ({"queryname": "my query"}, "ottla-my_query"),
-        ({"checkpointlocation": "file:///data/check points/q"}, "ottla-data_check_points_q"),
+        ({"queryname": "my query"}, "ottla-my_query-dd37703a71ff8068"),
+        ({"queryname": "my_query"}, "ottla-my_query"),
+        ({"checkpointlocation": "file:///data/check points/q"}, "ottla-data_check_points_q-e5d3b75612c020b1"),
     ],
 )
 def test_s2_the_sink_has_the_same_id_after_a_restart(given: dict[str, str], sink_id: str) -> None:

@@ -342,8 +342,9 @@ _LINKS: dict[tuple[Any, ...], KafkaLink] = {}
 
 
 def link(config: Mapping[str, object]) -> KafkaLink:
-    """This process's link for a client configuration."""
-    key = (os.getpid(), *sorted((name, str(value)) for name, value in config.items()))
+    """This process's link for a client configuration, of which it uses the keys of an admin client."""
+    used = config.keys() & ADMIN_CONFIG.keys
+    key = (os.getpid(), *sorted((name, str(config[name])) for name in used))
     found = _LINKS.get(key)
     if found is not None and not found.is_usable:
         found.shut()

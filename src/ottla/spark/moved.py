@@ -5,8 +5,8 @@ those change, so does the id, and the new sink knows nothing of what the query h
 would write a replay again. But the query's id is in the checkpoint, and stays, and the ledger has the decisions of all
 sinks under it. So the ledger is asked:
 
-* The location written in another way is the same one. Versions before took its text as it was, so a sink may be known
-  under an id of that form: then it keeps that id.
+* The location written in another way is the same one. Versions before made other ids of it, which several places could
+  share. A sink that is known under such an id keeps it.
 * Another place, or another name, may be a copy of the checkpoint whose query still runs. To go on under the former id
   would stop that one, and to go on under the new one could write a batch twice: the query is refused, and told what to
   set.
@@ -14,21 +14,23 @@ sinks under it. So the ledger is asked:
 Pure, as the protocol is.
 """
 
+from collections.abc import Sequence
+
 from ottla.base.errors import ConfigError
 from ottla.spark.ledger import BatchKey, Ledger, QueryPast
 from ottla.spark.protocol import Claim, ReadLedger, Steps
 
 
-def sink_in_use(sink: str, former: str, query: str | None) -> Steps:
-    """Under which of two default ids of the same checkpoint `query` goes on; None is a query that could not be found.
+def sink_in_use(known: Sequence[str], query: str | None) -> Steps:
+    """Under which of its default ids `query` goes on; None is a query that could not be found.
 
-    `former` is the id of versions before. Returns one of the two.
+    The first one is today's, the others are those of versions before, the later ones first. Returns one of them.
     """
     ledger: Ledger = yield ReadLedger()
     if query is None:
-        return former if ledger.has_decided(former) and not ledger.has_decided(sink) else sink
+        return next((sink for sink in known if ledger.has_decided(sink)), known[0])
     sinks = ledger.sinks_of(query)
-    return former if sinks.get(former, -1) > sinks.get(sink, -1) else sink
+    return max(known, key=lambda sink: sinks.get(sink, -1))
 
 
 def check_not_moved(claim: Claim, key: BatchKey) -> Steps:

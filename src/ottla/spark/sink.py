@@ -42,7 +42,7 @@ from ottla.spark.protocol import (
     slot_task,
     unnamed_batch,
 )
-from ottla.spark.sink_client import default_sink_id, former_default_sink_id
+from ottla.spark.sink_client import default_sink_id, former_default_sink_ids
 from ottla.spark.slot_writer import PlainWriter, SlotWriter
 from ottla.spark.staged import Staged
 from ottla.spark.staging import StagingWriter
@@ -93,10 +93,10 @@ class KafkaSink:
     def _sink_in_use(self, query: str | None) -> str:
         """The sink's id. If it was given none, and is known under the id of a version before, that one."""
         options = self.options
-        former = former_default_sink_id(options.query_name, options.checkpoint)
-        if not self._has_default_id or former is None or former == options.sink_id:
+        known = (options.sink_id, *former_default_sink_ids(options.query_name, options.checkpoint))
+        if not self._has_default_id or len(set(known)) == 1:
             return options.sink_id
-        return str(self._drive(sink_in_use(options.sink_id, former, query or query_of(options.checkpoint)), None))
+        return str(self._drive(sink_in_use(known, query or query_of(options.checkpoint)), None))
 
     def write(self, key: BatchKey, slot: int, batches: Iterator[Any], attempt: int | None = None) -> SlotMessage:
         """In a task: write one slot. `attempt` is its number if another attempt may run beside it.

@@ -79,15 +79,19 @@ def sink_id(own: Mapping[str, object]) -> str:
 
 def default_sink_id(name: str | None, checkpoint: str | None) -> str | None:
     """The id of a sink that was given none. However the checkpoint's location is written, it is the same one."""
+    if not name and not checkpoint:
+        return None
+    whole = name or _location(checkpoint or "")
+    plain = _plain(whole)
+    return f"ottla-{plain}" if plain == whole else "-".join(("ottla", *filter(None, [plain]), _digest(whole)))
+
+
+def former_default_sink_ids(name: str | None, checkpoint: str | None) -> tuple[str, ...]:
+    """... in versions that told names apart by the letters alone that an id may have; and before, also by how the
+    checkpoint's location was written."""
     if name:
-        return _id_of(name)
-    return _id_of(_location(checkpoint)) if checkpoint else None
-
-
-def former_default_sink_id(name: str | None, checkpoint: str | None) -> str | None:
-    """... in versions that took the checkpoint's location as it was written."""
-    stable = name or checkpoint
-    return _id_of(stable) if stable else None
+        return (_former_id(name),)
+    return (_former_id(_location(checkpoint)), _former_id(checkpoint)) if checkpoint else ()
 
 
 def _location(text: str) -> str:
@@ -104,13 +108,16 @@ def _location(text: str) -> str:
     return f"{scheme}://{posixpath.normpath(path.lstrip('/'))}"
 
 
-def _id_of(name: str) -> str:
-    return f"ottla-{_letters_for_an_id(name)}"
+def _plain(name: str) -> str:
+    """`name` in the letters that a sink's id may have, as far as there is room. Other names may become the same."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("_")[-150:]
 
 
-def _letters_for_an_id(name: str) -> str:
-    """`name` in the letters that a sink's id may have. A name in another alphabet gets a digest: else all are alike."""
-    plain = re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("_")[-150:]
-    if plain and name.isascii():
-        return plain
-    return f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:16]}".lstrip("-")
+def _digest(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()[:16]
+
+
+def _former_id(name: str) -> str:
+    plain = _plain(name)
+    digest = () if plain and name.isascii() else (_digest(name),)
+    return "-".join(("ottla", *filter(None, [plain]), *digest))
