@@ -3,7 +3,7 @@
 from collections import defaultdict
 from typing import NamedTuple
 
-from ottla.client.core.producer.transactions import TransactionHandle
+from ottla.client.core.producer.handle import TransactionHandle
 
 
 class Decision(NamedTuple):

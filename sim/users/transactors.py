@@ -6,7 +6,7 @@ from functools import partial
 from typing import TypeVar
 
 from ottla.client.admin.types import TransactionOutcome
-from ottla.client.core.producer.transactions import TransactionHandle
+from ottla.client.core.producer.handle import TransactionHandle
 from ottla.client.errors import (
     AbortableTransactionError,
     BufferExhaustedError,

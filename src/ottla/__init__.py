@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from ottla.client.core.consumer.offset_reset import OffsetReset
     from ottla.client.core.consumer.subscription import SubscriptionPattern
     from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
-    from ottla.client.core.producer.transactions import TransactionHandle
+    from ottla.client.core.producer.handle import TransactionHandle
     from ottla.client.errors import (
         AbortableTransactionError,
         AssignorError,

@@ -20,6 +20,7 @@ from ottla import (
 )
 from ottla.base.errors import ConfigError
 from ottla.client.errors import (
+    AbortableTransactionError,
     IllegalStateError,
     KafkaError,
     OffsetOutOfRangeError,
@@ -115,6 +116,20 @@ def test_rows_for_a_partition_that_is_not_there_queue_nothing(servers: str, prod
         producer.send_arrow(topic, rows)
     producer.flush(PATIENCE_S)
     assert read_all(servers, topic, 2) == []
+
+
+def test_a_transaction_without_rows_that_were_refused_is_not_committed(servers: str) -> None:
+    pa = pytest.importorskip("pyarrow")
+    topic = make_topic(servers, 2)
+    with Producer({"bootstrap.servers": servers, "transactional.id": fresh("rows")}) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send_arrow(topic, pa.record_batch({"value": [b"a"]}))
+        with pytest.raises(UnknownTopicOrPartitionError):
+            producer.send_arrow(topic, pa.record_batch({"value": [b"b"]}), partition=99)
+        with pytest.raises(AbortableTransactionError, match="call abort_transaction"):
+            producer.commit_transaction()
+        producer.abort_transaction()
 
 
 def test_the_coordinators_topics_are_written_by_the_broker_alone(servers: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from ottla import AsyncAdmin, NewTopic, RequestTimeoutError
-from ottla.client.core.producer.transactions import TransactionHandle
+from ottla.client.core.producer.handle import TransactionHandle
 from ottla.testing.in_loop import AsyncBroker
 from ottla.wire.apis import ApiKey
 from tests.client.conftest import Watchdog

@@ -19,7 +19,7 @@ from ottla import (
 )
 from ottla.client.admin.types import OffsetSpec, TransactionOutcome
 from ottla.client.config.admin import admin_config
-from ottla.client.core.producer.transactions import TransactionHandle
+from ottla.client.core.producer.handle import TransactionHandle
 from ottla.client.net.cluster import Cluster
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey

@@ -4,6 +4,7 @@ import asyncio
 import random
 import socket
 from collections.abc import Callable
+from itertools import count
 
 import pytest
 
@@ -147,6 +148,28 @@ async def test_x1_a_refused_renewal_ends_the_connection_with_its_error() -> None
         await connection.renewal
         with pytest.raises(SaslAuthenticationError, match="revoked"):
             await beat(connection)
+
+
+async def test_x1_a_token_that_cannot_be_had_for_a_while_does_not_end_the_connection() -> None:
+    """Requests that are under way would be lost with it, although the session lives."""
+    asked = count()
+
+    def token(config: str) -> str:
+        if 1 <= next(asked) <= 2:
+            raise OSError("the endpoint is away")
+        return "a.b.c"
+
+    keys = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER", "oauth_cb": token}
+    config = admin_config({"bootstrap.servers": "127.0.0.1:1", **keys})
+    lives = [SaslAuthenticateResponse(session_lifetime_ms=life) for life in (600, 0)]
+    async with broker(_sasl(SaslHandshakeResponse(), *lives)) as port:
+        opener = Opener(config, random.Random(0), lambda work, name: asyncio.create_task(work, name=name))
+        connection = await opener.open("127.0.0.1", port)
+        assert connection.renewal is not None
+        await connection.renewal
+        assert next(asked) == 4
+        await beat(connection)
+        connection.close()
 
 
 async def test_x1_a_lost_connection_is_not_renewed() -> None:

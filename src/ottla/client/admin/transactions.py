@@ -12,9 +12,9 @@ from ottla.client.admin.types import (
     TransactionOutcome,
 )
 from ottla.client.core.intents import CoordinatorKind
+from ottla.client.core.producer.handle import TransactionHandle
 from ottla.client.core.producer.identity import NO_IDENTITY, ProducerIdentity
 from ottla.client.core.producer.transaction_requests import end_transaction, init_producer_id
-from ottla.client.core.producer.transactions import TransactionHandle
 from ottla.client.core.several import several
 from ottla.client.errors import KafkaError, NotHangingError, code_of, raise_for
 from ottla.client.net.requests import only, together

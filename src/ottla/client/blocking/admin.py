@@ -28,8 +28,8 @@ from ottla.client.admin.users import DeleteScramCredential, ScramMechanism, SetS
 from ottla.client.blocking.loop_thread import LoopThread
 from ottla.client.blocking.unclosed import Unclosed
 from ottla.client.core.offsets import OffsetAndMetadata, OffsetAndTimestamp
+from ottla.client.core.producer.handle import TransactionHandle
 from ottla.client.core.producer.identity import ProducerIdentity
-from ottla.client.core.producer.transactions import TransactionHandle
 
 
 class Admin:

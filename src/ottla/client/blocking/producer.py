@@ -14,7 +14,7 @@ from ottla.client.blocking.loop_thread import FORKED, LoopThread
 from ottla.client.blocking.unclosed import Unclosed
 from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.core.producer.accumulator import OnDelivery
-from ottla.client.core.producer.transactions import TransactionHandle
+from ottla.client.core.producer.handle import TransactionHandle
 from ottla.client.errors import ClientError, IllegalStateError
 from ottla.client.producer.delivery import Delivery
 from ottla.client.producer.producer import AsyncProducer

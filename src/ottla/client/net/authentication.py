@@ -9,6 +9,7 @@ import logging
 import random
 import secrets
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from ottla.base.errors import OttlaError
@@ -31,6 +32,10 @@ log = logging.getLogger("ottla.client")
 _NONCE_BYTES = 18
 #: When the client authenticates again: this part of the session's life, and up to a tenth later, as Apache Kafka's.
 _RENEW_AT, _RENEW_SPREAD = 0.85, 0.10
+#: Until a renewal is begun again, this part of the session's rest passes; a rest that is too short is left.
+_PART_OF_THE_REST, _LEAST_PAUSE_S = 0.25, 0.001
+#: An exchange, and its first message.
+_Begun = tuple[SaslClient, bytes | None]
 
 
 class Opener:
@@ -76,10 +81,13 @@ class Opener:
 
     async def _renew(self, connection: Connection, sasl: Sasl, lifetime_ms: int) -> None:
         """Authenticate again whenever most of the session's life has passed, until the connection is lost (KIP-368)."""
+        loop = asyncio.get_running_loop()
         while lifetime_ms > 0 and connection.is_open:
+            ends_at_s = loop.time() + lifetime_ms / 1000
             await asyncio.sleep(lifetime_ms / 1000 * (_RENEW_AT + _RENEW_SPREAD * self._rng.random()))
             try:
-                lifetime_ms = await authenticate(connection, sasl, self._config.request_timeout_ms)
+                begin = partial(_begun_until, ends_at_s, connection.name, sasl)
+                lifetime_ms = await _authenticated(connection, sasl, begin, self._config.request_timeout_ms)
             except ClientError as error:
                 log.warning("%s: the client could not authenticate again: %s", connection.name, error)
                 connection.abort(error)
@@ -91,8 +99,31 @@ async def authenticate(connection: Connection, sasl: Sasl, timeout_ms: float) ->
 
     Raises SaslAuthenticationError, and what `Connection.send` raises.
     """
+    begin = partial(_in_thread, connection.name, sasl, partial(_begun, sasl))
+    return await _authenticated(connection, sasl, begin, timeout_ms)
+
+
+async def _begun_until(ends_at_s: float, name: str, sasl: Sasl) -> _Begun:
+    """What begins an exchange. While the session lives, a token that cannot be had (the endpoint is away) is no reason
+    to lose the connection and what is under way on it: it is asked for again."""
+    while True:
+        try:
+            begun: _Begun = await _in_thread(name, sasl, partial(_begun, sasl))
+        except SaslAuthenticationError as error:
+            pause_s = (ends_at_s - asyncio.get_running_loop().time()) * _PART_OF_THE_REST
+            if pause_s < _LEAST_PAUSE_S:
+                raise
+            log.warning("%s: the client will try again to authenticate again: %s", name, error)
+            await asyncio.sleep(pause_s)
+        else:
+            return begun
+
+
+async def _authenticated(
+    connection: Connection, sasl: Sasl, begin: Callable[[], Coroutine[Any, Any, _Begun]], timeout_ms: float
+) -> int:
     name = connection.name
-    exchange, said = await _in_thread(name, sasl, lambda: _begun(sasl))
+    exchange, said = await begin()
     handshake = connection.versions.choose(ApiKey.SASL_HANDSHAKE, least=1)
     version = connection.versions.choose(ApiKey.SASL_AUTHENTICATE)
     with connection.held():
@@ -116,7 +147,7 @@ async def authenticate(connection: Connection, sasl: Sasl, timeout_ms: float) ->
     return lifetime_ms
 
 
-def _begun(sasl: Sasl) -> tuple[SaslClient, bytes | None]:
+def _begun(sasl: Sasl) -> _Begun:
     """A new exchange, and its first message."""
     exchange = _client(sasl)
     return exchange, exchange.start()

@@ -321,7 +321,11 @@ class AsyncProducer(Transactional):
         now_ms = self._time_ns() // 1_000_000
         of_key = partial(self._records.partition_of, topic)
         pieces = list(split_by_partition(record_batch, partition, of_key))
-        self._records.require_partitions(topic, (number for number, _ in pieces))
+        try:
+            self._records.require_partitions(topic, (number for number, _ in pieces))
+        except ClientError as error:
+            self._not_taken(error)
+            raise
         for number, rows in pieces:
             for builder in encode_in_batches(rows, limit, now_ms=now_ms):
                 yield number, builder

@@ -9,8 +9,8 @@ from typing import Any
 from ottla.base.types import TopicPartition
 from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata, checked_group, checked_offsets
 from ottla.client.core.producer.core import ProducerCore
+from ottla.client.core.producer.handle import TransactionHandle
 from ottla.client.core.producer.transaction_state import TxnInput, TxnState
-from ottla.client.core.producer.transactions import TransactionHandle
 from ottla.client.errors import ClientError, IllegalStateError
 from ottla.client.shell.driver import Driver
 

@@ -31,12 +31,13 @@ _OTHER_ID = b"u" * 16
 _SESSION = 7
 
 
-def batch(base: int, count: int = 1) -> bytes:
-    return encode_batch([Record(base + i, 1, None, b"v", ()) for i in range(count)], base_offset=base)
+def batch(base: int, count: int = 1, epoch: int = -1) -> bytes:
+    records = [Record(base + i, 1, None, b"v", ()) for i in range(count)]
+    return encode_batch(records, base_offset=base, partition_leader_epoch=epoch)
 
 
-def brought(partition: int, base: int, count: int = 1) -> PartitionData:
-    return PartitionData(partition, high_watermark=100, last_stable_offset=100, records=batch(base, count))
+def brought(partition: int, base: int, count: int = 1, epoch: int = -1) -> PartitionData:
+    return PartitionData(partition, high_watermark=100, last_stable_offset=100, records=batch(base, count, epoch))
 
 
 def refused(partition: int, code: int) -> PartitionData:
@@ -377,3 +378,40 @@ def test_c3_a_fetch_that_is_lost_is_asked_again_after_a_pause() -> None:
     rig.wait(0.2)
     assert offsets(rig.message(ApiKey.FETCH)) == {("t", 0): 0}
     assert not rig.raised()
+
+
+def test_o1_what_poll_is_about_to_return_is_not_committed() -> None:
+    """The commit fell due while the records were decoded, and a position in question let everything advance."""
+    rig = reading(A, known=snapshot(3, t=1), config={"group.id": "g", "enable.auto.commit": True})
+    rig.answer(ApiKey.FETCH, fetched(brought(0, 0, 10, epoch=3)))
+    assert len(rig.core.buffer.take_records(10)) == 10
+    rig.core.buffer.handed_out()
+    rig.do(rig.core.taken)
+    for base in (10, 20):
+        rig.answer(ApiKey.FETCH, fetched(brought(0, base, 10, epoch=3)))
+    rig.learn(snapshot(4, 2, t=1))
+    due_s = rig.core._commits.due_s
+    assert due_s is not None and rig.core._validation.waits_for_taker
+    rig.now_s = due_s - 0.05
+    rig.core.polled(rig.now_s)
+    rig.core.watch.in_poll = True
+    rig.do(rig.core.poll)
+    assert len(rig.core.buffer.take_records(10)) == 10
+    rig.now_s += 0.1
+    rig.do(rig.core.taken)
+    assert rig.asked(ApiKey.OFFSET_COMMIT) == []
+    rig.core.buffer.handed_out()
+    rig.poll()
+    (commit,) = rig.asked(ApiKey.OFFSET_COMMIT)
+    assert [p.committed_offset for topic in commit.message.topics for p in topic.partitions] == [20]  # type: ignore[union-attr]
+
+
+def test_what_was_fetched_before_a_seek_is_let_go_also_if_nobody_polls() -> None:
+    rig = reading(A)
+    for _ in range(5):
+        while rig.asked(ApiKey.FETCH):
+            rig.answer(ApiKey.FETCH, fetched(brought(0, rig.state(A).fetch_offset, 10)))
+        assert len(rig.core.buffer._fetches) == rig.state(A).buffered_fetches > 0
+        rig.state(A).seek(0)
+        rig.do(rig.core.positions_chosen)
+        assert len(rig.core.buffer._fetches) == 0

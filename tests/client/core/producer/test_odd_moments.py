@@ -5,9 +5,9 @@ import pytest
 from ottla.client.core import intents
 from ottla.client.core.intents import NotSentError
 from ottla.client.core.producer.identity import MAX_EPOCH
-from ottla.client.errors import RequestTimeoutError, SaslAuthenticationError
+from ottla.client.errors import DisconnectedError, RequestTimeoutError, SaslAuthenticationError
 from ottla.wire.apis import ApiKey
-from tests.client.core.producer.by_hand import ByHand
+from tests.client.core.producer.by_hand import OTHER, ByHand
 
 
 @pytest.mark.parametrize("epoch", [0, MAX_EPOCH], ids=["", "no epoch is left"])
@@ -85,3 +85,33 @@ def test_all_topics_that_have_gone_are_asked_for() -> None:
     producer.pass_time(1.0)
     tracked = [intent.topics for intent in producer.intended if isinstance(intent, intents.Track)]
     assert frozenset().union(*tracked) == {"a", "b"}, "b waited until a had come back"
+
+
+def test_records_that_may_be_written_are_in_doubt_when_the_client_cannot_say_who_it_is_any_more() -> None:
+    """Its connection is lost for that; the request was sent, and the records' time is not over."""
+    producer = ByHand("a")
+    delivery = producer.send("a")
+    producer.identify(7, 0)
+    producer.connect()
+    producer.lose(ApiKey.PRODUCE, SaslAuthenticationError("the token endpoint is away"))
+    assert not delivery.done()
+    producer.pass_time(1.0)
+    assert producer.acknowledge().message is not None
+    assert delivery.exception() is None
+
+
+def test_without_sequences_one_request_at_a_time_keeps_the_order_also_when_the_leader_moves() -> None:
+    producer = ByHand("a", enable_idempotence=False, max_in_flight_requests_per_connection=1)
+    first = producer.send("a")
+    producer.connect()
+    lost = producer.asked(ApiKey.PRODUCE)
+    second = producer.send("a")
+    producer.know("a", leader=OTHER)
+    producer.connect()
+    assert producer.waiting(ApiKey.PRODUCE) == 0, "the second one would come before the first"
+    producer.feed(producer.core.failed, lost.ticket, DisconnectedError("gone"))
+    producer.pass_time(1.0)
+    producer.acknowledge()
+    assert (first.done(), second.done()) == (True, False)
+    producer.acknowledge()
+    assert second.done()

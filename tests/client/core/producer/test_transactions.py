@@ -5,8 +5,8 @@ import pytest
 from ottla.base.types import TopicPartition
 from ottla.client.core import intents
 from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata
+from ottla.client.core.producer.handle import TransactionHandle
 from ottla.client.core.producer.transaction_state import TxnInput, TxnState
-from ottla.client.core.producer.transactions import TransactionHandle
 from ottla.client.errors import (
     AbortableTransactionError,
     DisconnectedError,
@@ -18,6 +18,7 @@ from ottla.client.errors import (
 )
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
 from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnResponse,
@@ -310,3 +311,42 @@ def test_t15_a_handle_is_read_from_a_text(wrong: object) -> None:
 def test_t15_a_handle_may_be_as_large_as_kafka_allows_and_its_id_may_have_colons() -> None:
     handle = TransactionHandle("a:b", 2**63 - 1, 32_767)
     assert TransactionHandle.parse(str(handle)) == handle
+
+
+@pytest.mark.parametrize("cause", ["refused", "too slow"])
+def test_a_transaction_of_which_the_coordinator_does_not_know_is_aborted_without_it(cause: str) -> None:
+    """First protocol: EndTxn would be answered INVALID_TXN_STATE, and that would be the producer's end."""
+    producer = begun(1, max_block_ms=1_000)
+    offsets = {TopicPartition("in", 0): OffsetAndMetadata(7)}
+    sending = producer.call(producer.core.send_offsets, offsets, ConsumerGroupMetadata("g", 1, "m"))
+    if cause == "refused":
+        answer = AddOffsetsToTxnResponse(0, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        producer.answer(ApiKey.ADD_OFFSETS_TO_TXN, answer)
+    else:
+        assert producer.waiting(ApiKey.ADD_OFFSETS_TO_TXN)
+        producer.pass_time(1.0)
+    assert producer.result(sending) is not None
+    aborting = producer.call(producer.core.end_transaction, TxnInput.ABORT)
+    assert not producer.waiting(ApiKey.END_TXN)
+    if cause == "too slow":  # it may come late: in the next epoch it is refused
+        producer.identify(7, 1)
+    assert producer.result(aborting) is None
+    begin(producer)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.PRODUCER_FENCED])
+def test_a_commit_that_has_succeeded_does_not_fail_because_the_next_epoch_is_refused(code: ErrorCode) -> None:
+    producer = begun(1)
+    producer.send("a")
+    producer.answer(ApiKey.ADD_PARTITIONS_TO_TXN, added(ErrorCode.NONE))
+    producer.connect()
+    producer.acknowledge()
+    committing = producer.call(producer.core.end_transaction, TxnInput.COMMIT)
+    producer.lose(ApiKey.END_TXN, DisconnectedError("gone"))
+    producer.pass_time(1.0)
+    producer.answer(ApiKey.END_TXN, EndTxnResponse(0, ErrorCode.NONE))
+    producer.answer(ApiKey.INIT_PRODUCER_ID, InitProducerIdResponse(0, code))
+    assert producer.result(committing) is None
+    assert state_of(producer) is TxnState.FATAL_ERROR
+    error = producer.result(producer.call(producer.core.begin_transaction))
+    assert isinstance(error, FatalProducerError | ProducerFencedError)

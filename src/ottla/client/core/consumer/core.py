@@ -133,6 +133,7 @@ class ConsumerCore(Core):
 
     def taken(self, now_s: float) -> None:
         """Records were taken: fetch more. Every poll does this, so it looks only at what can have changed."""
+        self.watch.returned(now_s)
         if self._validation.waits_for_taker:
             self._advance(now_s)
             return
@@ -157,6 +158,7 @@ class ConsumerCore(Core):
 
     def positions_chosen(self, now_s: float) -> None:
         """The user has set positions."""
+        self.buffer.drop_void()
         self.failures.positions_chosen()
         self.look(now_s)
 

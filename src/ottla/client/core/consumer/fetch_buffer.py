@@ -117,6 +117,11 @@ class FetchBuffer:
         state.added_bytes += fetch.size_bytes
         self._fetches.append(fetch)
 
+    def drop_void(self) -> None:
+        """Let go of what was fetched at other positions. Nobody takes meanwhile: the user sets positions."""
+        for fetch in [fetch for fetch in self._fetches if fetch.is_void]:
+            self._fetches.remove(fetch)
+
     def one_by_one(self, records: list[ConsumerRecord]) -> Iterator[ConsumerRecord]:
         """The records that were taken last, for a `for` loop that may be left before its end."""
         self._loop = OneByOne(self._marks, records, self._runs)

@@ -23,6 +23,10 @@ class PollWatch:
             return int(took_s * 1000)
         return None
 
+    def returned(self, now_s: float) -> None:
+        """Poll has found records, and they go to the user: what they bring is not processed before the next poll."""
+        self.in_poll, self.last_s = False, now_s
+
     def deadline_s(self, now_s: float) -> float:
         """The latest time for the next poll. It moves on while the user waits in a poll."""
         return (now_s if self.in_poll else self.last_s) + self.interval_s

@@ -38,7 +38,7 @@ from ottla.client.core.producer.sequencing import Sequencer
 from ottla.client.core.producer.shared import Shared
 from ottla.client.core.producer.transaction_state import TxnInput
 from ottla.client.core.producer.transactions import Transactions
-from ottla.client.errors import AbortableTransactionError, ClientError, code_of
+from ottla.client.errors import AbortableTransactionError, ClientError, UnsupportedVersionError, code_of
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.produce import NodeEndpoint, PartitionProduceResponse, ProduceResponse
@@ -187,7 +187,7 @@ class ProducerCore(Core):
         if isinstance(ticket, CallTicket):
             self._calls.answered(ticket, answer, now_s)
         else:
-            self._sending.connections[ticket.leader].in_flight -= 1
+            self._sending.back(ticket)
             if answer is None:  # acks=0: the socket has accepted the request
                 for batch, _ in ticket.batches.values():
                     batch.on_wire = False
@@ -201,8 +201,7 @@ class ProducerCore(Core):
         if isinstance(ticket, CallTicket):
             self._calls.failed(ticket, error, now_s)
         else:
-            connection = self._sending.connections[ticket.leader]
-            connection.in_flight -= 1
+            connection = self._sending.back(ticket)
             if isinstance(error, NotSentError):
                 connection.is_open = False  # it was lost, and `disconnected` has not told so yet
             self._lost(ticket, error, now_s)
@@ -322,11 +321,11 @@ class ProducerCore(Core):
         for batch, identity in sent.batches.values():
             if isinstance(error, NotSentError):
                 self._fates.not_sent(batch)
-            elif error.retriable:
-                self._fates.lost(batch, identity, error, now_s)
-            else:  # it cannot be sent at all: the broker and this client have no version in common
+            elif isinstance(error, UnsupportedVersionError):  # it cannot be sent at all
                 batch.on_wire = False
                 self._fates.give_up(batch, error)
+            else:  # also when the client cannot say who it is any more: the broker may have it
+                self._fates.lost(batch, identity, error, now_s)
 
     def _learn(self, batch: ProducerBatch, part: PartitionProduceResponse, endpoints: tuple[NodeEndpoint, ...]) -> None:
         """Use the leader that an error names (KIP-951). A retriable error is also a reason to ask for metadata, and so

@@ -54,6 +54,11 @@ class Sending:
         self._has_answer = config.required_acks != 0
         self.snapshot = ClusterSnapshot()
         self.connections: dict[int, ConnectionState] = {}
+        #: Without sequences nobody but this client keeps the order, also when the leader moves: one batch at a time of
+        #: a partition, if there may be one request at a time.
+        self._keeps_order = self._sequencer is None and config.max_in_flight_requests_per_connection == 1
+        #: Partitions with a batch in a request that has no answer yet; only for `_keeps_order`.
+        self._on_wire: set[TopicPartition] = set()
         #: The earliest time for the next request for metadata because a partition has no leader.
         self._refresh_at_s = 0.0
 
@@ -132,7 +137,7 @@ class Sending:
             if batch.retry_at_s > now_s:
                 next_s = earlier(next_s, batch.retry_at_s)
                 continue
-            if self._sequencer is not None and not self._sequencer.may_send(batch):
+            if queue.tp in self._on_wire or (self._sequencer is not None and not self._sequencer.may_send(batch)):
                 continue
             size += batch.size_bytes
             if batches and size > self._config.max_request_size:
@@ -153,6 +158,8 @@ class Sending:
 
     def _send(self, leader: int, connection: ConnectionState, batches: list[ProducerBatch]) -> None:
         connection.in_flight += 1
+        if self._keeps_order:
+            self._on_wire.update(batch.tp for batch in batches)
         for batch in batches:
             batch.goes_to(leader)
         caps = self._transactions.caps if self._transactions is not None else {}
@@ -167,6 +174,13 @@ class Sending:
                 self._has_answer,
             )
         )
+
+    def back(self, sent: Sent) -> ConnectionState:
+        """A request is answered, or will not be. Returns what is known of its connection."""
+        connection = self.connections[sent.leader]
+        connection.in_flight -= 1
+        self._on_wire.difference_update(sent.batches)
+        return connection
 
     def _encode(self, batches: list[ProducerBatch], snapshot: ClusterSnapshot) -> Message:
         """The request. The shell makes it outside the lock, because compression takes long."""

@@ -7,7 +7,7 @@ and the epoch is raised only after an error, by another InitProducerId.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from ottla.base.types import TopicPartition
 from ottla.client.core.intents import AnyBroker, Coordinator, CoordinatorKind, Finish, Message
@@ -15,6 +15,7 @@ from ottla.client.core.negotiation import CAPS_OF_FIRST_TRANSACTIONS, TWO_PHASE_
 from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.core.producer import transaction_requests as requests
 from ottla.client.core.producer.calls import Call, Calls
+from ottla.client.core.producer.handle import TransactionHandle
 from ottla.client.core.producer.identity import NO_IDENTITY, ProducerIdentity
 from ottla.client.core.producer.sequencing import Sequencer
 from ottla.client.core.producer.transaction_state import TransactionState, TxnInput, TxnState
@@ -52,29 +53,6 @@ _OFFSETS_IN_DOUBT = (
 #: The `user` of the requests of init_transactions(): they are made once for all calls that wait for it.
 _INITIALIZERS = object()
 _MAY_FAIL = frozenset({TxnState.IN_TRANSACTION, TxnState.COMMITTING, TxnState.ABORTING, TxnState.ABORTABLE_ERROR})
-
-
-class TransactionHandle(NamedTuple):
-    """An open transaction. With a handle anybody can end it (`Admin.end_transaction`)."""
-
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-
-    def __str__(self) -> str:
-        return f"{self.producer_id}:{self.producer_epoch}:{self.transactional_id}"
-
-    @classmethod
-    def parse(cls, text: str) -> "TransactionHandle":
-        """The handle that `str(handle)` has written, for example into a database. Raises ValueError, TypeError."""
-        if not isinstance(text, str):
-            raise TypeError(f"a handle is read from the str that str(handle) has made, not from {text!r}")
-        producer_id, colon, rest = text.partition(":")
-        epoch, second_colon, transactional_id = rest.partition(":")
-        numbers = producer_id.isdecimal() and int(producer_id) < 2**63 and epoch.isdecimal() and int(epoch) < 2**15
-        if not (colon and second_colon and transactional_id and numbers):
-            raise ValueError(f"{text!r} is no transaction: expected producerId:epoch:transactionalId, as str(handle)")
-        return cls(transactional_id, int(producer_id), int(epoch))
 
 
 @dataclass(slots=True)
@@ -211,7 +189,6 @@ class Transactions:
             self._intend(Finish(user))
             return
         identity = self._sequencer.identity
-        self._started = True
         self._offering.append(user)
 
         def committed(answer: Any, now_s: float) -> None:
@@ -219,6 +196,7 @@ class Transactions:
             self._intend(Finish(user))
 
         def commit(answer: Any, now_s: float) -> None:
+            self._started = True
             self._ask(
                 ApiKey.TXN_OFFSET_COMMIT,
                 requests.commit_offsets(self._id, identity, group, offsets),
@@ -439,8 +417,14 @@ class Transactions:
 
     def _refused(self, error: ClientError, user: Any) -> None:
         """A request has failed for good, or took too long: change the state accordingly, and tell the user."""
-        told: ClientError = error
+        ending, told = self._ending, error
+        is_ours = ending is not None and ending.user is user
         if isinstance(error, KafkaError):
+            if ending is not None and is_ours and ending.call is TxnInput.COMMIT and not self._started:
+                # EndTxn has succeeded, and the next epoch is refused: what is committed stays so
+                self._failed(error, fatal=True)
+                self._over(ending, None)
+                return
             if error.code in requests.FENCED:
                 told = ProducerFencedError(
                     ErrorCode.PRODUCER_FENCED,
@@ -456,7 +440,7 @@ class Transactions:
             elif (why := self._why_not(error.code)) is not None:
                 told = KafkaError.of(error.code, f"{self._id}: {why}")
                 self._failed(told, fatal=True)
-            elif error.code in requests.FATAL and self._ending is not None and self._ending.user is user:
+            elif error.code in requests.FATAL and is_ours:
                 # transaction.timeout.ms has passed, or a late EndTxn of an earlier transaction has ended this one
                 told = FatalProducerError(
                     f"the coordinator does not know this transaction any more, so its outcome is unknown ({error}): "
@@ -469,8 +453,8 @@ class Transactions:
         if user in self._offering:
             self._offering.remove(user)
             self._failed(told, fatal=False)  # also when it took too long: its offsets may be missing
-        if self._ending is not None and self._ending.user is user:
-            self._over(self._ending, told)
+        if ending is not None and is_ours:
+            self._over(ending, told)
         elif user is _INITIALIZERS:
             self._tell_initializers(told)
         elif user is not None:
