@@ -14,7 +14,7 @@ import pytest
 from tests.house.tree import ROOT
 from tests.interop.matrix.clients import CLIENTS, MODES, STRATEGIES, has, says_that_it_has_not
 from tests.interop.matrix.crew import SESSION_MS, Crew
-from tests.interop.matrix.events import ALL, MIXED, SHORT, Event, strategy_changes
+from tests.interop.matrix.events import ALL, SHORT, Event, strategy_changes
 from tests.interop.nodes import Node, node_of
 
 pytestmark = pytest.mark.interop
@@ -86,7 +86,7 @@ def test_g11_a_group_lives_through_everything(client: str, mode: str, node: Node
 @pytest.mark.usefixtures("apache_jars")
 @pytest.mark.parametrize(("mode", "one", "other"), _PAIRS)
 def test_g11_two_clients_share_a_group(mode: str, one: str, other: str, node: Node, fresh: Fresh) -> None:
-    _happen(MIXED, node, fresh, mode, [one, other])
+    _happen(ALL, node, fresh, mode, [one, other])
 
 
 @pytest.mark.parametrize(("client", "mode"), _EMPTY)

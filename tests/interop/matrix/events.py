@@ -122,4 +122,3 @@ ALL: tuple[Event, ...] = (
     protocol_changes,
 )
 SHORT: tuple[Event, ...] = (members_join, member_crashes, coordinator_crashes)
-MIXED: tuple[Event, ...] = (members_join, leader_leaves, member_crashes, coordinator_crashes, protocol_changes)
