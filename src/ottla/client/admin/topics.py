@@ -1,6 +1,7 @@
 """Admin calls about topics, their configuration, and the cluster."""
 
 from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 from ottla.client.admin.base import AdminBase
 from ottla.client.admin.types import (
@@ -16,7 +17,8 @@ from ottla.client.admin.types import (
 )
 from ottla.client.core.metadata import Node, TopicInfo, checked_topic
 from ottla.client.core.several import several
-from ottla.client.errors import IncompleteAnswerError, UnknownTopicOrPartitionError, raise_for
+from ottla.client.errors import IncompleteAnswerError, KafkaError, UnknownTopicOrPartitionError, raise_for
+from ottla.client.net.requests import together
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_partitions import (
@@ -44,6 +46,8 @@ from ottla.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+
+T = TypeVar("T")
 
 
 class TopicCalls(AdminBase):
@@ -126,14 +130,23 @@ class TopicCalls(AdminBase):
     async def describe_configs(
         self, resources: Iterable[ConfigResource]
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-        """Configurations of topics, brokers or groups, by key."""
-        wanted = tuple(DescribeConfigsResource(r.type, r.name, None) for r in resources)
+        """Configurations of topics, brokers or groups, by key.
+
+        Raises KafkaError of the first one that is refused, and RequestTimeoutError for a broker that is not there: it
+        may be starting.
+        """
+        wanted = _by_broker((r, DescribeConfigsResource(r.type, r.name, None)) for r in resources)
+
+        async def ask(node_id: int | None, own: list[DescribeConfigsResource]) -> DescribeConfigsResponse:
+            node_id = self._cluster.least_loaded() if node_id is None else node_id
+            request = DescribeConfigsRequest(tuple(own))
+            answer: DescribeConfigsResponse = await self._cluster.request(node_id, ApiKey.DESCRIBE_CONFIGS, request)
+            return answer
 
         async def attempt() -> dict[ConfigResource, dict[str, ConfigEntry]]:
-            request = DescribeConfigsRequest(wanted)
-            answer: DescribeConfigsResponse = await self._cluster.request_any(ApiKey.DESCRIBE_CONFIGS, request)
+            answers = await together(ask(node_id, own) for node_id, own in wanted.items())
             found = {}
-            for result in answer.results:
+            for result in [result for answer in answers for result in answer.results]:
                 raise_for(result.error_code, f"{result.resource_name}: {result.error_message}")
                 found[ConfigResource(ResourceType(result.resource_type), result.resource_name)] = {
                     c.name: ConfigEntry(c.name, c.value, c.read_only, c.is_sensitive, c.config_source)
@@ -146,18 +159,30 @@ class TopicCalls(AdminBase):
     async def incremental_alter_configs(
         self, changes: Mapping[ConfigResource, Iterable[AlterConfig]], *, validate_only: bool = False
     ) -> None:
-        """Change single keys of configurations (KIP-339). Raises KafkaError of the first one that is refused."""
-        resources = tuple(
-            AlterConfigsResource(r.type, r.name, tuple(AlterableConfig(c.name, c.operation, c.value) for c in wanted))
-            for r, wanted in changes.items()
-        )
+        """Change single keys of configurations (KIP-339). Raises KafkaError of the first one that is refused.
+
+        Each broker changes its own configuration, and the controller all others. What one of them refuses may come
+        after what another one has changed.
+        """
+
+        def altered(resource: ConfigResource, wanted: Iterable[AlterConfig]) -> AlterConfigsResource:
+            keys = tuple(AlterableConfig(c.name, c.operation, c.value) for c in wanted)
+            return AlterConfigsResource(resource.type, resource.name, keys)
+
+        wanted = _by_broker((resource, altered(resource, each)) for resource, each in changes.items())
+
+        async def ask(node_id: int | None, own: list[AlterConfigsResource]) -> IncrementalAlterConfigsResponse:
+            request, api = IncrementalAlterConfigsRequest(tuple(own), validate_only), ApiKey.INCREMENTAL_ALTER_CONFIGS
+            answer: IncrementalAlterConfigsResponse = (
+                await self._requests.ask_controller(api, request)
+                if node_id is None
+                else await self._cluster.request(node_id, api, request)
+            )
+            return answer
 
         async def attempt() -> None:
-            request = IncrementalAlterConfigsRequest(resources, validate_only)
-            answer: IncrementalAlterConfigsResponse = await self._requests.ask_controller(
-                ApiKey.INCREMENTAL_ALTER_CONFIGS, request
-            )
-            for result in answer.responses:
+            answers = await together(ask(node_id, own) for node_id, own in wanted.items())
+            for result in [result for answer in answers for result in answer.responses]:
                 raise_for(result.error_code, f"{result.resource_name}: {result.error_message}")
 
         await self._requests.repeat(attempt, "incremental_alter_configs")
@@ -184,6 +209,23 @@ def raise_final(code: int, message: str) -> None:
         error.retriable = False
         raise error
     raise_for(code, message)
+
+
+def _by_broker(resources: Iterable[tuple[ConfigResource, T]]) -> dict[int | None, list[T]]:
+    """What is asked of each broker: its own configuration, of which others may refuse to tell. By None what any broker
+    knows: the configurations of topics, groups, and all brokers."""
+    found: dict[int | None, list[T]] = {}
+    for resource, asked in resources:
+        has_name = resource.type == ResourceType.BROKER and resource.name != ""
+        is_of_broker = has_name or resource.type == ResourceType.BROKER_LOGGER
+        found.setdefault(_broker_id(resource.name) if is_of_broker else None, []).append(asked)
+    return found
+
+
+def _broker_id(name: str) -> int:
+    if not (name.isascii() and name.isdigit()):
+        raise KafkaError.of(ErrorCode.INVALID_REQUEST, f"a broker is named by its id, which is a number, not {name!r}")
+    return int(name)
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:
