@@ -140,7 +140,7 @@ class KafkaLink:
         async with self._requests.ready() as deadline:
             if names is None:
                 if as_of_now or not self._has_all_topics:
-                    self.cluster.all_topics = True
+                    self.cluster.follow_all_topics(True, by=self)
                     await self.cluster.refreshed(deadline.left_ms)
                     self._has_all_topics = True
                 return self.cluster.snapshot

@@ -155,7 +155,7 @@ async def test_topics_are_tracked_until_they_are_given_up(watchdog: Watchdog) ->
 async def test_a_topic_that_is_given_up_stays_known_while_all_topics_are_followed(watchdog: Watchdog) -> None:
     """A pattern is matched with all topics. One that no partition is read of must go on matching."""
     async with watchdog(), ScriptedBroker({"a": 1, "b": 1}) as broker, cluster_of(broker) as cluster:
-        cluster.all_topics = True
+        cluster.follow_all_topics(True, by=broker)
         await cluster.start()
         cluster.track(["a"])
         await cluster.refreshed()

@@ -457,7 +457,7 @@ class AsyncConsumer:
             driver.handle(CallUser, self._call_user)
             driver.handle(WakePoll, lambda intent: self._news.set())
             driver.handle(ReadClock, lambda intent: driver.feed(core.answered, intent.ticket, self._clock.now_ms()))
-            driver.handle(FollowAllTopics, lambda intent: setattr(cluster, "all_topics", intent.wanted))
+            driver.handle(FollowAllTopics, lambda intent: cluster.follow_all_topics(intent.wanted, by=driver))
             if self._shares_cluster:
                 driver.handle(Untrack, lambda intent: None)  # others that share the cluster may need the topics
             self._supervisor.on_crash(lambda failure: self._news.set())

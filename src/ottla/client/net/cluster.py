@@ -21,6 +21,7 @@ from ottla.client.core.backoff import Backoff
 from ottla.client.core.intents import Channel
 from ottla.client.core.metadata import ClusterSnapshot, Node, checked_topic
 from ottla.client.core.negotiation import BrokerVersions
+from ottla.client.core.tracked import Tracked
 from ottla.client.errors import (
     AuthenticationError,
     ClientError,
@@ -66,19 +67,11 @@ class Cluster:
         self.rng = rng
         self.snapshot = ClusterSnapshot()
         self.supervisor = Supervisor("the client's view of the cluster")
-        #: Keep metadata of all topics, not only of those that are tracked.
-        self.all_topics = False
         self._listeners: list[Listener] = []
         self._disconnect_listeners: list[DisconnectListener] = []
-        self._auto_create_topics = auto_create_topics
-        #: Tracked topics that no broker has described yet: the broker may create them.
-        self._to_create: set[str] = set()
+        self._tracked = Tracked(auto_create_topics=auto_create_topics)
         #: Brokers of `bootstrap.servers`; their ids are negative.
         self._bootstrap = [Node(-1 - i, h, p) for i, (h, p) in enumerate(config.bootstrap_addresses())]
-        #: Topics that are tracked.
-        self._topics: set[str] = set()
-        #: Who has tracked which topics, for those who gave `by`.
-        self._needed: dict[object, set[str]] = {}
         self._peers: dict[tuple[int, Channel], _Peer] = {}
         self._opener = Opener(config, rng, self.supervisor.spawn)
         #: Set when metadata is to be asked for.
@@ -263,32 +256,34 @@ class Cluster:
         `track`. So a client that no longer uses a topic does not create it again after it was deleted. Raises
         KafkaError, and tracks nothing, if no topic can have one of the names.
         """
-        wanted = {checked_topic(topic) for topic in topics}
-        if by is not None:
-            self._needed.setdefault(by, set()).update(wanted)
-        added = wanted - self._topics
-        if self._auto_create_topics:
-            missing = {topic for topic in wanted if topic not in self.snapshot.topics} - self._to_create
-            self._to_create |= missing
-            added |= missing
+        added = self._tracked.add({checked_topic(topic) for topic in topics}, self.snapshot.topics, by)
         if added:
-            self._topics |= added
             self.request_update()
-        return bool(added)
+        return added
 
     def untrack(self, topics: Iterable[str], *, by: object = None) -> None:
         """`by` does not need these topics any more: forget those that nobody else has tracked.
 
         While all topics are followed none is forgotten: a pattern has to find what it matches.
         """
-        gone = self._topics & set(topics)
-        self._needed.get(by, set()).difference_update(gone)
-        gone = gone.difference(*self._needed.values())
-        if gone:
-            self._topics -= gone
-            self._to_create -= gone
-            if not self.all_topics:
-                self.learn(self.snapshot.without(gone))
+        self._forget(self._tracked.remove(topics, by))
+
+    def follow_all_topics(self, wanted: bool, *, by: object) -> None:
+        """Keep metadata of all topics, not only of those that are tracked, as long as anybody wants that."""
+        if wanted:
+            self._tracked.follow_all(by)
+        elif self._tracked.unfollow_all(by):
+            # nobody will ask for these again, so a new leader would never be heard of
+            self._forget(self.snapshot.topics.keys() - self._tracked.topics)
+
+    def leave(self, by: object) -> None:
+        """`by` has ended: it needs no topic any more, and does not follow all of them."""
+        self._tracked.leave(by)
+        self.follow_all_topics(False, by=by)
+
+    def _forget(self, topics: Collection[str]) -> None:
+        if topics and not self._tracked.follows_all:
+            self.learn(self.snapshot.without(topics))
 
     def learn_topics(self, topic_ids: Collection[bytes]) -> None:
         """Ask once for the topics that have these ids, which nobody tracks yet; does not wait."""
@@ -332,10 +327,6 @@ class Cluster:
         if not self.snapshot.nodes:
             await self.refreshed(timeout_ms)
         return self.snapshot
-
-    def leave(self, by: object) -> None:
-        """`by` has ended: it needs no topic any more."""
-        self._needed.pop(by, None)
 
     async def wait_for_topic(self, topic: str, timeout_ms: float, *, by: object = None) -> None:
         """Wait until the partitions of `topic` are known.
@@ -416,24 +407,26 @@ class Cluster:
     def _misses_topics(self) -> bool:
         """Whether a topic that somebody needs may be described soon: it is being made, or the broker that answered has
         not heard of it yet."""
-        errors = self.snapshot.topic_errors.items()
-        return any(code.retriable and (self.all_topics or topic in self._topics) for topic, code in errors)
+        errors, tracked = self.snapshot.topic_errors.items(), self._tracked
+        return any(code.retriable and (tracked.follows_all or topic in tracked.topics) for topic, code in errors)
 
     async def _update_metadata(self) -> None:
-        whole = self.all_topics
-        to_create = frozenset(self._to_create)
+        whole = self._tracked.follows_all
+        to_create = frozenset(self._tracked.to_create)
         if to_create:
             await self._ask_for(to_create, create=True)
-        if whole or self._topics - to_create or not to_create:
-            await self._ask_for(None if whole else frozenset(self._topics - to_create), create=False)
+        others = frozenset(self._tracked.topics - to_create)
+        if whole or others or not to_create:
+            await self._ask_for(None if whole else others, create=False)
 
     async def _ask_for(self, topics: frozenset[str] | None, *, create: bool) -> None:
         response = await self._ask_for_metadata(topics, create=create)
         self._last_error = None
         snapshot = self.snapshot.updated(response, whole=topics is None)
-        self._to_create -= snapshot.topics.keys()
-        if topics is not None and not self.all_topics:  # some may have been untracked while the answer was on its way
-            snapshot = snapshot.without(snapshot.topics.keys() & topics - self._topics)
+        self._tracked.to_create -= snapshot.topics.keys()
+        if not self._tracked.follows_all:  # some may have been untracked while the answer was on its way
+            asked = snapshot.topics.keys() if topics is None else topics
+            snapshot = snapshot.without(snapshot.topics.keys() & asked - self._tracked.topics)
         self.learn(snapshot)
 
     async def _ask_for_metadata(self, topics: frozenset[str] | None, *, create: bool) -> MetadataResponse:
