@@ -27,6 +27,7 @@ from ottla.client.errors import IllegalStateError, KafkaError, OffsetOutOfRangeE
 from ottla.client.net.cluster import Cluster
 from ottla.client.net.log_offsets import list_offsets
 from ottla.client.net.requests import Requests, only
+from ottla.client.net.topics import require_topic
 from ottla.spark.doubt import Doubt
 from ottla.spark.errors import DamagedRecordsError, DataLossError, UnknownOutcomeError
 from ottla.wire.apis import ApiKey
@@ -145,15 +146,15 @@ class KafkaLink:
                     self._has_all_topics = True
                 return self.cluster.snapshot
             wanted = set(names)
-            if as_of_now:
-                self.cluster.track(wanted)
-                await self.cluster.refreshed(deadline.left_ms)
-            for name in wanted - self._seen:
-                self.cluster.track([name])
-                missing = ConfigError(f"topic {name} does not exist")
-                attempt = partial(self.cluster.require_topic, name)
-                await self._unless_unknown(attempt, f"metadata of topic {name}", missing)
-                self._seen.add(name)
+            with self.cluster.tracking(wanted):
+                if as_of_now:
+                    await self.cluster.refreshed(deadline.left_ms)
+                for name in wanted - self._seen:
+                    missing = ConfigError(f"topic {name} does not exist")
+                    attempt = partial(require_topic, self.cluster, name)
+                    await self._unless_unknown(attempt, f"metadata of topic {name}", missing)
+                    self.cluster.track([name], by=self)
+                    self._seen.add(name)
             if any(self.cluster.snapshot.partition_count(name) == 0 for name in wanted):
                 self.cluster.request_update()  # the topic was deleted meanwhile; it may be made again
             return self.cluster.snapshot
@@ -166,9 +167,12 @@ class KafkaLink:
         are left out.
         """
         async with self._requests.ready() as deadline:
-            found = await list_offsets(
-                self.cluster, times, read_committed=committed, timeout_ms=deadline.left_ms, leave_out_gone=True
-            )
+            with self.cluster.tracking({tp.topic for tp in times}) as is_new:
+                if is_new:
+                    await self.cluster.refreshed(deadline.left_ms)  # else a new topic would look as if it were gone
+                found = await list_offsets(
+                    self.cluster, times, read_committed=committed, timeout_ms=deadline.left_ms, leave_out_gone=True
+                )
         return {tp: at.offset for tp, at in found.items()}
 
     async def fetch(
@@ -206,7 +210,8 @@ class KafkaLink:
         gone = DataLossError(f"topic {tp.topic} is gone")
         patient = end is not None and len(self.cluster.snapshot.nodes) > 1
         after_s = self.doubt_s if patient else UNKNOWN_TOPIC_S
-        return await self._unless_unknown(attempt, f"a fetch of {tp} at {offset}", gone, after_s)
+        with self.cluster.tracking([tp.topic]):
+            return await self._unless_unknown(attempt, f"a fetch of {tp} at {offset}", gone, after_s)
 
     def doubt(self) -> Doubt:
         """One that begins with the first bad news."""
@@ -238,11 +243,10 @@ class KafkaLink:
         return await self._requests.repeat(timed, what)
 
     async def _require_id(self, topic: str, topic_id: str | None) -> None:
-        self.cluster.track([topic])
         if topic_id is None or self._has_id(topic, topic_id):
             return
         await self.cluster.refreshed()
-        await self.cluster.require_topic(topic)
+        await require_topic(self.cluster, topic)
         if not self._has_id(topic, topic_id):
             raise DataLossError(f"topic {topic} was deleted and made again: its id is not {topic_id} any more")
 

@@ -6,10 +6,16 @@ from ottla.base.types import TopicPartition
 from ottla.client.admin.base import AdminBase
 from ottla.client.admin.types import GroupLag, OffsetSpec
 from ottla.client.core.intents import CoordinatorKind
-from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata, checked_group_id
+from ottla.client.core.offsets import (
+    ConsumerGroupMetadata,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    checked_group_id,
+)
 from ottla.client.net.group_offsets import commit_offsets, fetch_committed
 from ottla.client.net.log_offsets import list_offsets
 from ottla.client.net.record_times import first_timestamps
+from ottla.client.net.retry import Deadline
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -19,6 +25,7 @@ from ottla.wire.messages.offset_delete import (
 )
 
 _GROUP = CoordinatorKind.GROUP
+_Offsets = dict[TopicPartition, OffsetAndTimestamp]
 
 
 class GroupOffsetCalls(AdminBase):
@@ -78,24 +85,10 @@ class GroupOffsetCalls(AdminBase):
         committed = await self.list_group_offsets(group_id)
         partitions = sorted(committed.keys() | set(also))
         async with self._requests.ready() as deadline:
-            if self._cluster.track({tp.topic for tp in partitions}):
-                await self._cluster.refreshed(deadline.left_ms)  # else every new topic would look as if it were gone
-            starts, ends = [
-                await list_offsets(
-                    self._cluster,
-                    dict.fromkeys(partitions, when),
-                    read_committed=False,
-                    timeout_ms=deadline.left_ms,
-                    leave_out_gone=True,
-                )
-                for when in (OffsetSpec.EARLIEST, OffsetSpec.LATEST)
-            ]
-            unread = {
-                tp: range(max(at.offset, starts[tp].offset), ends[tp].offset)
-                for tp, at in committed.items()
-                if tp in starts and tp in ends
-            }
-            since_ms = await first_timestamps(self._cluster, unread, timeout_ms=deadline.left_ms)
+            with self._cluster.tracking({tp.topic for tp in partitions}) as is_new:
+                if is_new:
+                    await self._cluster.refreshed(deadline.left_ms)  # else a new topic would look as if it were gone
+                starts, ends, since_ms = await self._extents(partitions, committed, deadline)
         return {
             tp: GroupLag(
                 committed.get(tp),
@@ -105,3 +98,27 @@ class GroupOffsetCalls(AdminBase):
             )
             for tp in partitions
         }
+
+    async def _extents(
+        self,
+        partitions: Iterable[TopicPartition],
+        committed: Mapping[TopicPartition, OffsetAndMetadata],
+        deadline: Deadline,
+    ) -> tuple[_Offsets, _Offsets, dict[TopicPartition, int]]:
+        """Where each log starts and ends, and when the first record behind what is `committed` was written."""
+        starts, ends = [
+            await list_offsets(
+                self._cluster,
+                dict.fromkeys(partitions, when),
+                read_committed=False,
+                timeout_ms=deadline.left_ms,
+                leave_out_gone=True,
+            )
+            for when in (OffsetSpec.EARLIEST, OffsetSpec.LATEST)
+        ]
+        unread = {
+            tp: range(max(at.offset, starts[tp].offset), ends[tp].offset)
+            for tp, at in committed.items()
+            if tp in starts and tp in ends
+        }
+        return starts, ends, await first_timestamps(self._cluster, unread, timeout_ms=deadline.left_ms)

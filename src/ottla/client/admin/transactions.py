@@ -110,12 +110,13 @@ class TransactionCalls(AdminBase):
         found: dict[TopicPartition, list[ProducerDescription]] = {}
 
         async def attempt() -> None:
-            if self._cluster.track({tp.topic for tp in wanted}):
-                await self._cluster.refreshed()
             by_leader: dict[int, list[TopicPartition]] = {}
-            for tp in wanted:
-                if tp not in found and not (leave_out_gone and not self._cluster.snapshot.has(tp)):
-                    by_leader.setdefault(await self._requests.leader(tp), []).append(tp)
+            with self._cluster.tracking({tp.topic for tp in wanted}) as is_new:
+                if is_new:
+                    await self._cluster.refreshed()
+                for tp in wanted:
+                    if tp not in found and not (leave_out_gone and not self._cluster.snapshot.has(tp)):
+                        by_leader.setdefault(await self._requests.leader(tp), []).append(tp)
             await together(
                 self._ask_producers(leader, asked[at : at + _PARTITIONS_A_REQUEST], found)
                 for leader, asked in by_leader.items()

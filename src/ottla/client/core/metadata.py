@@ -155,10 +155,14 @@ class ClusterSnapshot(NamedTuple):
         )
 
     def without(self, topics: Iterable[str]) -> "ClusterSnapshot":
-        """This snapshot without `topics`."""
+        """This snapshot without `topics` and their errors."""
         gone = set(topics)
         kept = {name: info for name, info in self.topics.items() if name not in gone}
-        return self._replace(topics=kept, names_by_id={info.topic_id: name for name, info in kept.items()})
+        return self._replace(
+            topics=kept,
+            names_by_id={info.topic_id: name for name, info in kept.items()},
+            topic_errors={name: code for name, code in self.topic_errors.items() if name not in gone},
+        )
 
 
 def _topic(name: str, answered: MetadataResponseTopic, known: TopicInfo | None) -> TopicInfo:

@@ -1,6 +1,6 @@
 """Which topics metadata is kept of, and who needs them: several clients may share one view of the cluster."""
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Set
 
 
 class Tracked:
@@ -37,9 +37,18 @@ class Tracked:
 
     def remove(self, topics: Iterable[str], by: object) -> set[str]:
         """`by` does not need these topics any more. Returns those that nobody else needs: they are not tracked now."""
-        gone = self.topics & set(topics)
+        gone = set(topics)
         self._needed.get(by, set()).difference_update(gone)
-        gone.difference_update(*self._needed.values())
+        return self.drop(gone)
+
+    def leave(self, by: object, known: Container[str]) -> set[str]:
+        """`by` has ended: it needs no topic any more. Returns those that are not tracked now: nobody else needs them,
+        and they are not `known`. What is known stays, for whoever asks next."""
+        return self.drop({topic for topic in self._needed.pop(by, set()) if topic not in known})
+
+    def drop(self, topics: Set[str]) -> set[str]:
+        """Do not track these topics any more, but for those that somebody needs. Returns which are not tracked now."""
+        gone = (self.topics & topics).difference(*self._needed.values())
         self.topics -= gone
         self.to_create -= gone
         return gone
@@ -53,7 +62,3 @@ class Tracked:
         was_followed = self.follows_all
         self._followers.discard(by)
         return was_followed and not self.follows_all
-
-    def leave(self, by: object) -> None:
-        """`by` has ended: it needs no topic any more."""
-        self._needed.pop(by, None)

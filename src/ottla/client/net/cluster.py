@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from functools import partial
 from typing import Any, TypeVar
 
@@ -27,7 +27,6 @@ from ottla.client.errors import (
     ClientError,
     DisconnectedError,
     InternalError,
-    KafkaError,
     RequestTimeoutError,
 )
 from ottla.client.net.authentication import Opener
@@ -252,6 +251,7 @@ class Cluster:
     def track(self, topics: Iterable[str], *, by: object = None) -> bool:
         """Keep metadata of these topics, too, until `by` untracks them. Returns whether any of them is new.
 
+        Without `by` nobody needs them: a topic is forgotten when a broker says that it is not there.
         With `auto_create_topics` the broker may create a topic that is not known, but only once for each call of
         `track`. So a client that no longer uses a topic does not create it again after it was deleted. Raises
         KafkaError, and tracks nothing, if no topic can have one of the names.
@@ -277,9 +277,22 @@ class Cluster:
             self._forget(self.snapshot.topics.keys() - self._tracked.topics)
 
     def leave(self, by: object) -> None:
-        """`by` has ended: it needs no topic any more, and does not follow all of them."""
-        self._tracked.leave(by)
+        """`by` has ended: it needs no topic any more, and does not follow all of them.
+
+        What nobody else needs is forgotten if no broker describes it. The others stay, for whoever asks next.
+        """
+        self._forget(self._tracked.leave(by, self.snapshot.topics))
         self.follow_all_topics(False, by=by)
+
+    @contextlib.contextmanager
+    def tracking(self, topics: Iterable[str]) -> Iterator[bool]:
+        """A block that needs these topics. Its value is whether any of them is new. Raises what `track` raises."""
+        block = object()
+        is_new = self.track(topics, by=block)
+        try:
+            yield is_new
+        finally:
+            self.leave(block)
 
     def _forget(self, topics: Collection[str]) -> None:
         if topics and not self._tracked.follows_all:
@@ -327,26 +340,6 @@ class Cluster:
         if not self.snapshot.nodes:
             await self.refreshed(timeout_ms)
         return self.snapshot
-
-    async def wait_for_topic(self, topic: str, timeout_ms: float, *, by: object = None) -> None:
-        """Wait until the partitions of `topic` are known.
-
-        Raises the broker's error if it is not retriable, else RequestTimeoutError.
-        """
-        self.track([topic], by=by)
-        if self.snapshot.partition_count(topic) == 0:
-            await self.ensure_metadata(timeout_ms)
-            attempt = partial(self.require_topic, topic)
-            await self.retrying(attempt, what=f"metadata of topic {topic}", timeout_ms=timeout_ms)
-
-    async def require_topic(self, topic: str) -> None:
-        """Ask for metadata if the partitions of a tracked topic are not known. Raises the broker's error if they are
-        still not known after that."""
-        if self.snapshot.partition_count(topic) == 0:
-            await self.refreshed()
-        if self.snapshot.partition_count(topic) == 0:
-            code = self.snapshot.topic_errors.get(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            raise KafkaError.of(code, f"topic {topic}")
 
     async def look_up(self, topics: Iterable[str] | None) -> ClusterSnapshot:
         """A snapshot with these topics (None: all), as a broker describes them now. One attempt. It is not kept.
@@ -424,9 +417,10 @@ class Cluster:
         self._last_error = None
         snapshot = self.snapshot.updated(response, whole=topics is None)
         self._tracked.to_create -= snapshot.topics.keys()
+        asked = snapshot.topics.keys() if topics is None else topics
+        self._tracked.drop(asked - snapshot.topics.keys())
         if not self._tracked.follows_all:  # some may have been untracked while the answer was on its way
-            asked = snapshot.topics.keys() if topics is None else topics
-            snapshot = snapshot.without(snapshot.topics.keys() & asked - self._tracked.topics)
+            snapshot = snapshot.without(asked - self._tracked.topics)
         self.learn(snapshot)
 
     async def _ask_for_metadata(self, topics: frozenset[str] | None, *, create: bool) -> MetadataResponse:

@@ -52,9 +52,9 @@ async def list_offsets(
             code = cluster.snapshot.topic_errors.get(leaderless.topic, ErrorCode.LEADER_NOT_AVAILABLE)
             raise KafkaError.of(code, str(leaderless))
 
-    cluster.track({tp.topic for tp in times})
-    await cluster.ensure_metadata(timeout_ms)
-    await cluster.retrying(attempt, what="ListOffsets", timeout_ms=timeout_ms)
+    with cluster.tracking({tp.topic for tp in times}):
+        await cluster.ensure_metadata(timeout_ms)
+        await cluster.retrying(attempt, what="ListOffsets", timeout_ms=timeout_ms)
     return found
 
 

@@ -126,14 +126,14 @@ class Requests:
 
     async def leader(self, tp: TopicPartition) -> int:
         """Node id of a partition's leader. Raises a retriable error while there is none."""
-        self.cluster.track([tp.topic])
-        if self.cluster.snapshot.leader(tp) == NO_LEADER:
-            await self.cluster.refreshed()
-        leader = self.cluster.snapshot.leader(tp)
-        if leader == NO_LEADER:
-            code = self.cluster.snapshot.topic_errors.get(tp.topic, ErrorCode.LEADER_NOT_AVAILABLE)
-            raise KafkaError.of(code, str(tp))
-        return leader
+        with self.cluster.tracking([tp.topic]):
+            if self.cluster.snapshot.leader(tp) == NO_LEADER:
+                await self.cluster.refreshed()
+            leader = self.cluster.snapshot.leader(tp)
+            if leader == NO_LEADER:
+                code = self.cluster.snapshot.topic_errors.get(tp.topic, ErrorCode.LEADER_NOT_AVAILABLE)
+                raise KafkaError.of(code, str(tp))
+            return leader
 
     # inside
 

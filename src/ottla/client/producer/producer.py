@@ -30,6 +30,7 @@ from ottla.client.errors import (
 from ottla.client.net.cluster import Cluster
 from ottla.client.net.retry import Deadline
 from ottla.client.net.supervisor import Supervisor
+from ottla.client.net.topics import wait_for_topic
 from ottla.client.producer.delivery import Delivery, wait
 from ottla.client.producer.intake import Intake
 from ottla.client.producer.refused import refused
@@ -366,7 +367,7 @@ class AsyncProducer(Transactional):
             return  # `start` has found it: a shared cluster knew the topic
         if not self._records.knows(topic):
             async with self._supervisor.scope():
-                await self._cluster.wait_for_topic(topic, deadline.left_ms, by=self._driver)
+                await wait_for_topic(self._cluster, topic, deadline.left_ms, by=self._driver)
             if not self._records.knows(topic):  # no update came, because the cluster knew the topic already
                 self._driver.feed(self._core.metadata, ClusterSnapshot(), self._cluster.snapshot)
             return
@@ -397,7 +398,7 @@ class AsyncProducer(Transactional):
         """The numbers of the topic's partitions. Raises RequestTimeoutError, UnknownTopicOrPartitionError."""
         await self.start()
         async with self._supervisor.scope():
-            await self._cluster.wait_for_topic(topic, self.config.max_block_ms)
+            await wait_for_topic(self._cluster, topic, self.config.max_block_ms)
         return sorted(self._cluster.snapshot.topics[topic].partitions)
 
     # inside
