@@ -98,6 +98,10 @@ class ClusterSnapshot(NamedTuple):
         info = topic.partitions.get(tp.partition) if topic is not None else None
         return info.leader_epoch if info is not None else UNKNOWN_EPOCH
 
+    def leadership(self, tp: TopicPartition) -> tuple[int, int]:
+        """The partition's leader and its epoch: they differ if a later snapshot has news of the partition."""
+        return self.leader(tp), self.leader_epoch(tp)
+
     def may_have_another_leader(self, tp: TopicPartition) -> bool:
         """Whether the partition has more than one replica, so that its leader may have been deposed."""
         topic = self.topics.get(tp.topic)

@@ -4,6 +4,7 @@ import pytest
 
 from ottla.client.core import intents
 from ottla.client.core.intents import NotSentError
+from ottla.client.core.metadata import NO_LEADER
 from ottla.client.core.producer.identity import MAX_EPOCH
 from ottla.client.errors import DisconnectedError, RequestTimeoutError, SaslAuthenticationError
 from ottla.wire.apis import ApiKey
@@ -115,3 +116,51 @@ def test_without_sequences_one_request_at_a_time_keeps_the_order_also_when_the_l
     assert (first.done(), second.done()) == (True, False)
     producer.acknowledge()
     assert second.done()
+
+
+def asked_within(producer: ByHand, seconds: float) -> int:
+    """How often metadata was asked for. Each time the answer is that there is no leader."""
+    asked, until_s = 0, producer.now_s + seconds
+    while producer.now_s < until_s:
+        producer.pass_time(0.02)
+        while producer.count(intents.RefreshMetadata):
+            producer.take(intents.RefreshMetadata)
+            asked += 1
+            producer.know("a", leader=NO_LEADER)
+    return asked
+
+
+def test_a_missing_leader_is_asked_for_ever_more_seldom() -> None:
+    producer = ByHand("a", delivery_timeout_ms=300_000)
+    producer.send("a")
+    producer.identify(7, 0)
+    producer.know("a", leader=NO_LEADER)
+    assert 3 <= asked_within(producer, 1) <= 5
+    assert 50 <= asked_within(producer, 60) <= 75
+    producer.know("a")  # there is one, and there is none again
+    producer.know("a", leader=NO_LEADER)
+    assert 3 <= asked_within(producer, 1) <= 5
+
+
+def test_records_that_are_sent_after_a_quiet_time_find_their_leader_soon() -> None:
+    """However long it was missing when others were sent."""
+    producer = ByHand("a", delivery_timeout_ms=60_000)
+    producer.send("a")
+    producer.identify(7, 0)
+    producer.know("a", leader=NO_LEADER)
+    asked_within(producer, 61)
+    assert asked_within(producer, 10) == 0, "they have timed out"
+    producer.send("a")
+    assert 3 <= asked_within(producer, 1) <= 5
+
+
+def test_a_leader_that_is_found_gets_the_records_at_once() -> None:
+    producer = ByHand("a", delivery_timeout_ms=300_000)
+    delivery = producer.send("a")
+    producer.identify(7, 0)
+    producer.know("a", leader=NO_LEADER)
+    asked_within(producer, 60)
+    producer.know("a")
+    producer.connect()
+    producer.acknowledge()
+    assert delivery.done()

@@ -56,7 +56,7 @@ class Asking:
     def later(self, now_s: float) -> None:
         """Ask again after a pause, and with fresh metadata."""
         self.pause(now_s, self._shared.config.retry_backoff_ms)
-        self._shared.refresh(now_s)
+        self._shared.refresh()
 
     def pause(self, now_s: float, pause_ms: float) -> None:
         """Send no request for a while."""

@@ -216,7 +216,7 @@ class ConsumerCore(Core):
     def metadata(self, before: ClusterSnapshot, after: ClusterSnapshot, now_s: float) -> None:
         """There is a new snapshot of the cluster."""
         shared = self._shared
-        shared.snapshot = after
+        shared.learn(after)
         if shared.subscription.match(after, exclude_internal=shared.config.exclude_internal_topics):
             self.membership.resubscribed("other topics match the pattern")
         for topic in shared.subscription.topics & after.topic_errors.keys():

@@ -68,7 +68,7 @@ class Fetching:
                 continue
             leader = snapshot.leader(state.tp)
             if leader == NO_LEADER:
-                shared.refresh(now_s)
+                shared.refresh()
             elif state.halted and state.buffered_fetches:
                 continue  # poll has to raise the stored error first
             elif state.retry_at_s > now_s:
@@ -168,7 +168,7 @@ class Fetching:
         config = self._shared.config
         pause_ms = config.retry_backoff_ms if error.retriable else config.retry_backoff_max_ms
         self._not_before_s[leader] = now_s + pause_ms / 1000
-        self._shared.refresh(now_s)
+        self._shared.refresh()
 
     def answered(
         self, ticket: Ticket, states: Mapping[TopicPartition, PartitionState], answer: FetchResponse, now_s: float
@@ -192,7 +192,7 @@ class Fetching:
             self._shared.fail(error)
 
     def _later(self, leader: int, now_s: float) -> None:
-        self._shared.refresh(now_s)
+        self._shared.refresh()
         self._not_before_s[leader] = now_s + self._shared.config.retry_backoff_ms / 1000
 
     def _read_partitions(
@@ -253,7 +253,7 @@ class Fetching:
             if leader.leader_id >= 0:
                 self._shared.intend(LearnLeader(state.tp, leader.leader_id, leader.leader_epoch, nodes))
             if leader.leader_epoch <= self._shared.snapshot.leader_epoch(state.tp):
-                self._shared.refresh(now_s)
+                self._shared.refresh()
             return
         nothing = FetchedPartition(state, b"", (), self._decoding)
         if code == ErrorCode.CORRUPT_MESSAGE:

@@ -78,7 +78,7 @@ class Resets:
             return None
         if self._asking.retry_at_s(now_s) is None:
             self._start([s for s in missing if s.reset_to_ms is None], now_s)
-            self._list([s for s in missing if s.reset_to_ms is not None and not s.looked_up], now_s)
+            self._list([s for s in missing if s.reset_to_ms is not None and not s.looked_up])
         return self._asking.retry_at_s(now_s)
 
     # where the group has committed, else the policy
@@ -151,11 +151,11 @@ class Resets:
 
     # times become offsets
 
-    def _list(self, states: list[PartitionState], now_s: float) -> None:
+    def _list(self, states: list[PartitionState]) -> None:
         shared = self._shared
         for leader, of_leader in self._asking.by_leader(states).items():
             if leader == NO_LEADER:
-                self._leaderless(of_leader, now_s)
+                self._leaderless(of_leader)
                 continue
             doubtful = [s for s in of_leader if s.end_asked is not None]
             self._ask(leader, doubtful, read_committed=False)  # what is not committed yet is in the log
@@ -171,13 +171,13 @@ class Resets:
             timeout_ms = shared.config.request_timeout_ms
             shared.ask_leader(ticket, Broker(leader), ApiKey.LIST_OFFSETS, request, timeout_ms)
 
-    def _leaderless(self, states: Iterable[PartitionState], now_s: float) -> None:
+    def _leaderless(self, states: Iterable[PartitionState]) -> None:
         """Metadata names no leader: there is none yet, or this client is not allowed to know."""
         for state in states:
             code = self._shared.snapshot.topic_errors.get(state.tp.topic, ErrorCode.LEADER_NOT_AVAILABLE)
             if meaning_of(Call.LIST, code) is Next.FAIL:
                 self._fail(KafkaError.of(code, str(state.tp)))
-        self._shared.refresh(now_s)
+        self._shared.refresh()
 
     def listed(
         self, states: Mapping[TopicPartition, PartitionState], answer: ListOffsetsResponse, now_s: float
@@ -207,7 +207,7 @@ class Resets:
         elif end is SpecialTimestamp.LATEST and left_s > 0:
             text = "%s: offset %d is beyond the end of the log that its leader has: asked again for another %.0f s"
             self._shared.say(intents.INFO, text, state.tp, state.lost_at, left_s)
-            self._shared.refresh(now_s)
+            self._shared.refresh()
             state.find_again(now_s + config.retry_backoff_max_ms / 1000)
         elif config.auto_offset_reset == "none":
             # fetch again after a pause, and raise this again, until the user seeks

@@ -19,6 +19,7 @@ from ottla.client.core.consumer.positions import Positions
 from ottla.client.core.consumer.subscription import Subscription
 from ottla.client.core.intents import Coordinator, CoordinatorKind
 from ottla.client.core.metadata import ClusterSnapshot, old_metadata_s
+from ottla.client.core.refreshing import Refreshing
 from ottla.wire.apis import ApiKey
 
 #: The ticket of a user's callback when no part of the core waits for its end.
@@ -56,8 +57,8 @@ class Shared:
         self.watch = PollWatch(config.max_poll_interval_ms)
         self.snapshot = ClusterSnapshot()
         self.connections = Connections()
-        self._refresh_at_s: float | None = None
-        self._refreshed_s = -1.0
+        self._wants_metadata = False
+        self._refreshing = Refreshing(self.backoff())
         #: Tickets of the requests that change the group and have no answer yet.
         self._changing: list[Ticket] = []
 
@@ -131,15 +132,26 @@ class Shared:
 
     # metadata
 
-    def refresh(self, now_s: float) -> None:
-        """Ask for metadata soon, but at most once in `retry.backoff.ms`."""
-        if self._refresh_at_s is None:
-            self._refresh_at_s = max(now_s, self._refreshed_s + self.config.retry_backoff_ms / 1000)
+    def learn(self, snapshot: ClusterSnapshot) -> None:
+        """There is a new snapshot of the cluster."""
+        before, self.snapshot = self.snapshot, snapshot
+        if self._refreshing.is_slow and any(
+            before.leadership(state.tp) != snapshot.leadership(state.tp) for state in self.positions
+        ):
+            self._refreshing.news()
+
+    def refresh(self) -> None:
+        """Ask for metadata soon. While it brings nothing new, the pauses between requests grow."""
+        self._wants_metadata = True
 
     def advance(self, now_s: float) -> float | None:
         """Ask for metadata if that is due. Returns when it will be."""
-        if self._refresh_at_s is not None and now_s >= self._refresh_at_s:
-            self._refresh_at_s = None
-            self._refreshed_s = now_s
-            self.intend(intents.RefreshMetadata())
-        return self._refresh_at_s
+        if not self._wants_metadata:
+            return None
+        due_s = self._refreshing.due_s(now_s)
+        if now_s < due_s:
+            return due_s
+        self._wants_metadata = False
+        self._refreshing.asked(now_s)
+        self.intend(intents.RefreshMetadata())
+        return None

@@ -79,13 +79,13 @@ class Validation:
                 state.validate = False
             elif (until_s := self._old_until_s(state, now_s)) is not None:
                 times.append(until_s)
-                self._shared.refresh(now_s)
+                self._shared.refresh()
             else:
                 doubtful.append(state)
         if doubtful and self._asking.retry_at_s(now_s) is None:
             for leader, states in self._asking.by_leader(doubtful).items():
                 if leader == NO_LEADER:
-                    self._shared.refresh(now_s)
+                    self._shared.refresh()
                 else:
                     self._ask(leader, states)
         retry_at_s = self._asking.retry_at_s(now_s)

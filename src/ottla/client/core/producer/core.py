@@ -79,7 +79,7 @@ class ProducerCore(Core):
             )
         shared = Shared(config, self.accumulator, self.sequencer, self.transactions, self.intend)
         self._fates = Fates(shared, rng)
-        self._sending = Sending(shared)
+        self._sending = Sending(shared, rng)
         #: When the next topic may have been unused for `metadata.max.idle.ms`.
         self._idle_at_s: float | None = None
 
@@ -148,7 +148,7 @@ class ProducerCore(Core):
 
     def metadata(self, before: ClusterSnapshot, after: ClusterSnapshot, now_s: float) -> None:
         """Take over the leaders and the numbers of partitions."""
-        self._sending.snapshot = after
+        self._sending.learn(after)
         for name, topic in after.topics.items():
             if before.topics.get(name) is not topic or not self.accumulator.knows(name):
                 available = [number for number, info in topic.partitions.items() if info.leader in after.nodes]

@@ -3,20 +3,19 @@
 from functools import partial
 from typing import NamedTuple
 
+from ottla.base.rng import Rng
 from ottla.base.types import TopicPartition
+from ottla.client.core.backoff import Backoff
 from ottla.client.core.intents import Ask, Broker, Connect, Message, RefreshMetadata, Track
 from ottla.client.core.metadata import NO_LEADER, ClusterSnapshot
 from ottla.client.core.producer.accumulator import PartitionQueue
 from ottla.client.core.producer.batch import ProducerBatch
 from ottla.client.core.producer.identity import ProducerIdentity
 from ottla.client.core.producer.shared import Shared
+from ottla.client.core.refreshing import Refreshing
 from ottla.wire.apis import ApiKey
 from ottla.wire.compression import Compression
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-
-#: The shortest pause between two requests for metadata, also where `retry.backoff.ms` is 0. Without a pause the loop
-#: would do nothing else while a partition has no leader.
-LEAST_PAUSE_S = 0.01
 
 
 class Sent(NamedTuple):
@@ -45,11 +44,10 @@ class ConnectionState:
 class Sending:
     """Sends what may be sent."""
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: Shared, rng: Rng) -> None:
         config, self._accumulator, self._sequencer, self._transactions, self._intend = shared
         self._config = config
         self._linger_s = config.linger_ms / 1000
-        self._pause_s = max(config.retry_backoff_ms / 1000, LEAST_PAUSE_S)
         self._compression = Compression[config.compression_type.upper()]
         self._has_answer = config.required_acks != 0
         self.snapshot = ClusterSnapshot()
@@ -59,8 +57,8 @@ class Sending:
         self._keeps_order = self._sequencer is None and config.max_in_flight_requests_per_connection == 1
         #: Partitions with a batch in a request that has no answer yet; only for `_keeps_order`.
         self._on_wire: set[TopicPartition] = set()
-        #: The earliest time for the next request for metadata because a partition has no leader.
-        self._refresh_at_s = 0.0
+        #: Requests for metadata because a partition has no leader.
+        self._refreshing = Refreshing(Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, rng))
 
     def connection(self, node_id: int) -> ConnectionState:
         """The connection to a broker."""
@@ -68,6 +66,14 @@ class Sending:
         if connection is None:
             connection = self.connections[node_id] = ConnectionState()
         return connection
+
+    def learn(self, snapshot: ClusterSnapshot) -> None:
+        """There is a new snapshot of the cluster."""
+        before, self.snapshot = self.snapshot, snapshot
+        if self._refreshing.is_slow and any(
+            before.leadership(batch.tp) != snapshot.leadership(batch.tp) for batch in self._accumulator.queued()
+        ):
+            self._refreshing.news()
 
     def send(self, now_s: float) -> float | None:
         """Send what can be sent now. Returns when to call this again; None if only other events can matter."""
@@ -89,13 +95,13 @@ class Sending:
         return next_s
 
     def _look_for_leaders(self, topics: set[str], now_s: float) -> float:
-        if now_s >= self._refresh_at_s:
-            self._refresh_at_s = now_s + self._pause_s
+        if self._refreshing.due_s(now_s) <= now_s:
+            self._refreshing.asked(now_s)
             self._intend(RefreshMetadata())
             gone = topics - self.snapshot.topics.keys()
             if gone:  # deleted, while records wait for them: track them again, as new topics
                 self._intend(Track(frozenset(gone)))
-        return self._refresh_at_s
+        return self._refreshing.due_s(now_s)
 
     def _send_to(self, leader: int, queues: list[PartitionQueue], now_s: float) -> float | None:
         """Send to one broker until nothing is left or enough requests are in flight. Returns what `send` returns."""
