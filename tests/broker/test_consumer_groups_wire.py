@@ -94,6 +94,7 @@ async def test_g22_settings_of_share_and_streams_groups_are_checked_and_kept(
     [
         ("share.isolation.level", "x", ErrorCode.INVALID_CONFIG, "Invalid value 'x'"),
         ("share.auto.offset.reset", "by_duration:-PT1H", ErrorCode.INVALID_CONFIG, "Invalid value"),
+        ("share.auto.offset.reset", f"by_duration:P{'9' * 400}D", ErrorCode.INVALID_CONFIG, "Invalid value"),
         ("streams.num.standby.replicas", "3", ErrorCode.INVALID_CONFIG, "streams.num.standby.replicas must be less"),
         (
             "share.session.timeout.ms",

@@ -220,6 +220,7 @@ def test_g18_a_file_that_is_none_is_one_clear_sentence(
         (("x:0", "--to", "9" * 5_000), "is neither earliest, latest"),
         (("x:\u00b2", "--to", "earliest"), "'x:\u00b2' is not TOPIC:PARTITION"),
         (("x:0", "--by-duration", "2h"), "--by-duration '2h' is no ISO 8601 duration; write for example PT2H or P7D"),
+        (("x:0", "--by-duration", f"P{'9' * 400}D"), "9D' is no ISO 8601 duration; write for example PT2H or P7D"),
         (("x:0",), "say where to: --to, --by-duration, --shift, or --from-file\n"),
         (("x:0", "--to", "earliest", "--shift", "1"), "or --from-file, but only one of them"),
         (("--to", "earliest"), "say which partitions: topics, TOPIC:PARTITION, or --all-topics"),

@@ -312,6 +312,10 @@ def test_t14_a_transaction_that_ends_before_the_answer_is_not_said_to_be_aborted
         (("commit", "--producer-id", "7", "--producer-epoch", "-1"), "--producer-epoch is a number, not '-1'"),
         (("abort", "x", "--json"), "--json asks nobody: add --yes to do it, or --dry-run"),
         (("find-hanging", "--older-than", "5 minutes"), "is not an ISO 8601 duration; write for example PT15M"),
+        (
+            ("find-hanging", "--older-than", f"P{'9' * 400}D"),
+            "9D' is not an ISO 8601 duration; write for example PT15M",
+        ),
         (("watch", "--every", "0"), "--every 0.0 is too often"),
         (("watch", "--every", "nan"), "--every nan is not a number of seconds up to 86400"),
         (("watch", "--every", "inf"), "--every inf is not a number of seconds up to 86400"),

@@ -90,6 +90,7 @@ def test_s1_partitions_are_assigned_by_json() -> None:
         ({**SERVERS, "assign": "{}"}, "assign names no partition"),
         ({**SERVERS, "subscribe": " , "}, "names no topic"),
         ({**SOURCE, "maxTriggerDelay": "soon"}, "expected a time like 15m"),
+        ({**SOURCE, "maxTriggerDelay": "9" * 5_000 + "m"}, "expected a time like 15m"),
     ],
 )
 def test_s1_a_wrong_source_option_is_named(given: dict[str, str], message: str) -> None:

@@ -13,6 +13,7 @@ from enum import Enum
 from operator import index
 
 from ottla.base.config import ConfigKey, ConfigSet, ConfigType, Standing, between, one_of
+from ottla.base.digits import natural
 from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
 from ottla.client.config import COMMON_KEYS, CommonConfig, build, client_keys
@@ -493,6 +494,7 @@ _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d
 def duration_ms(option: str, text: str) -> int:
     """Milliseconds of `15m`, `10s`, `500ms`… Raises ConfigError."""
     found = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
-    if found is None or found[2] not in _UNITS_MS:
+    number = natural(found[1]) if found is not None and found[2] in _UNITS_MS else None
+    if found is None or number is None:
         raise ConfigError(f"{option}: expected a time like 15m, 10s or 500ms, not {text}")
-    return int(found[1]) * _UNITS_MS[found[2]]
+    return number * _UNITS_MS[found[2]]

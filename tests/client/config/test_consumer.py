@@ -22,7 +22,7 @@ def test_o5_reset_policies(policy: str, expected: int | None) -> None:
     assert reset_time(policy, 100_000_000) == expected
 
 
-@pytest.mark.parametrize("policy", ["by_duration:", "by_duration:1D", "by_duration:P"])
+@pytest.mark.parametrize("policy", ["by_duration:", "by_duration:1D", "by_duration:P", f"by_duration:P{'9' * 400}D"])
 def test_o5_a_bad_duration_is_a_config_error(policy: str) -> None:
     with pytest.raises(ConfigError, match=r"auto\.offset\.reset"):
         reset_time(policy, 0)
