@@ -282,7 +282,11 @@ class NoName:
     ("name", "problem"),
     [
         ("nonsense", "no assignor 'nonsense'; there are uniform, range, and module:Class"),
-        ("no.such.module:Thing", "no.such.module:Thing cannot be used: ModuleNotFoundError"),
+        (
+            "no.such.module:Thing",
+            "no.such.module:Thing cannot be used: ModuleNotFoundError: No module named 'no'; "
+            "install it, or put its directory on the broker's PYTHONPATH",
+        ),
         ("ottla.assign.server:Thing", "cannot be used: AttributeError"),
         (f"{__name__}:Leaves", "cannot be used: SystemExit: 3"),
         (f"{__name__}:NoName", "cannot be used: ValueError: no name"),

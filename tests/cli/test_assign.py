@@ -75,6 +75,41 @@ def test_a10_a_consumer_group_on_paper(ottla: Ottla) -> None:
     }
 
 
+def test_a7_an_assignor_in_the_current_directory_is_found(ottla: Ottla, tmp_path: Path) -> None:
+    """Of either side: as with `python -m`, whatever directory `ottla` itself lies in."""
+    (tmp_path / "divide_here.py").write_text(_OWN)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(tmp_path / "elsewhere")  # puts sys.path back at the end
+        patch.chdir(tmp_path)
+        data = ottla(*TWO, "--strategy", "divide_here:First", "--json").data
+        assert data["assignment"] == {"C0": _ALL, "C1": []}
+        data = ottla(*TWO, "--protocol", "consumer", "--strategy", "divide_here:OnTheBroker", "--json").data
+        assert data["assignment"] == {"C0": _ALL, "C1": []}
+
+
+_OWN = """
+from ottla.assign import Assignment, BaseAssignor
+
+
+class First(BaseAssignor):
+    name = "first"
+
+    def assign(self, cluster, subscriptions):
+        first = min(subscriptions)
+        return {
+            member: Assignment(cluster.partitions(said.topics) if member == first else ())
+            for member, said in subscriptions.items()
+        }
+
+
+class OnTheBroker:
+    name = "first"
+
+    def assign(self, group):
+        return {min(group.members): {topic_id: range(topic.partitions) for topic_id, topic in group.topics.items()}}
+"""
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -95,7 +130,11 @@ def test_a10_a_consumer_group_on_paper(ottla: Ottla) -> None:
             ("-t", "t0:1", "-m", "C0", "--protocol", "consumer", "-s", "sticky"),
             "'sticky' on the broker; there are uniform, range",
         ),
-        (("-t", "t0:1", "-m", "C0", "-s", "no.such:Thing"), "the assignor no.such:Thing cannot be made: No module"),
+        (
+            ("-t", "t0:1", "-m", "C0", "-s", "no.such:Thing"),
+            "the assignor no.such:Thing cannot be made: No module named 'no'; it is looked for in the current "
+            "directory, on PYTHONPATH, and among installed packages",
+        ),
         (("-t", "t0:1", "-m", "C0", "-s", ":Thing"), "the assignor :Thing cannot be made: ValueError"),
         (("-t", "t0:1", "-m", "C0", "-s", "tests.cli.test_assign:Leaving"), "cannot be made: SystemExit(3)"),
         (

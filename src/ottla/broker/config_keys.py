@@ -228,7 +228,8 @@ GROUP: Final = (
         "group.consumer.assignors",
         LIST,
         ("uniform", "range"),
-        "Assignors of the server's side; the first is the default. `module:Class` names one in Python.",
+        "Assignors of the server's side; the first is the default. `module:Class` names one in Python; its module is "
+        "installed, or on PYTHONPATH.",
         not_empty,
     ),
     ConfigKey(

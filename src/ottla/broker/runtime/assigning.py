@@ -69,7 +69,10 @@ def _load(name: str) -> ServerAssignor:
         for setting in _SETTINGS:  # properties that raise are told now, and not in the middle of a group's change
             getattr(made, setting, None)
     except (Exception, SystemExit) as fault:
-        raise ConfigError(f"{_KEY}: {name} cannot be used: {_words(fault)}") from fault
+        text = f"{_KEY}: {name} cannot be used: {_words(fault)}"
+        if isinstance(fault, ModuleNotFoundError) and f"{module}.".startswith(f"{fault.name}."):
+            text += "; install it, or put its directory on the broker's PYTHONPATH"
+        raise ConfigError(text) from fault
     if not is_assignor:
         raise ConfigError(f"{_KEY}: {name} is no assignor: it needs a name and a method assign(group)")
     return cast(ServerAssignor, made)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -141,9 +142,17 @@ def _server_assignor(strategy: str) -> ServerAssignor:
 
 
 def _imported(strategy: str) -> object:
+    """An object of the user's class. Modules of the current directory are found, as with `python -m`."""
     module_name, _, class_name = strategy.partition(":")
+    if "" not in sys.path:
+        sys.path.insert(0, "")
     try:
         made: object = getattr(import_module(module_name), class_name)()
+    except ModuleNotFoundError as error:
+        text = f"the assignor {strategy} cannot be made: {error}"
+        if f"{module_name}.".startswith(f"{error.name}."):  # and not what it imports itself
+            text += "; it is looked for in the current directory, on PYTHONPATH, and among installed packages"
+        raise CommandError(text) from error
     except (ImportError, AttributeError) as error:
         raise CommandError(f"the assignor {strategy} cannot be made: {error}") from error
     except (Exception, SystemExit) as error:  # of code that the user has written
