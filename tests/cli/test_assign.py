@@ -59,6 +59,46 @@ def test_a6_what_json_says_is_what_previous_reads(ottla: Ottla, tmp_path: Path) 
     assert "from its owner, and the next one hands it over" in said.out
 
 
+RACKS = ("--rack", "C0=a", "--rack", "C1=b")
+
+
+def test_a1_range_looks_at_the_racks_of_topics_and_members(ottla: Ottla) -> None:
+    """KIP-881. The first member gets the first partition, unless another one is in its rack."""
+    group = ("assign", "-s", "range", "-m", "C0", "-m", "C1", "--json")
+    assert ottla(*group, "-t", "t0:2").data["assignment"] == {"C0": ["t0-0"], "C1": ["t0-1"]}
+    assert ottla(*group, "-t", "t0:2@b/a", *RACKS).data["assignment"] == {"C0": ["t0-1"], "C1": ["t0-0"]}
+    everywhere = ottla(*group, "-t", "t0:2@b+a/a+b", *RACKS).data
+    assert everywhere["assignment"] == {"C0": ["t0-0"], "C1": ["t0-1"]}
+
+
+def test_a7_racks_of_a_member_that_comes_and_of_one_replica_after_the_other(ottla: Ottla) -> None:
+    group = ("assign", "-s", "ottla.assign.examples:RackAssignor", "-t", "t0:5@a/b,t1:1", "-m", "C0", *RACKS, "--json")
+    data = ottla(*group, "--add", "C1").data
+    assert data["assignment"] == {"C0": ["t0-0", "t0-2", "t0-4"], "C1": ["t0-1", "t0-3", "t1-0"]}
+
+
+def test_what_json_says_of_racks_and_instances_is_what_previous_reads(ottla: Ottla, tmp_path: Path) -> None:
+    before = tmp_path / "before.json"
+    before.write_text('{"assignment": {"C0": [], "C1": []}, "group_instance_ids": {"C1": "i0"}}')
+    group = ("assign", "-s", "range", "--previous", str(before), "--json")
+    said = ottla(*group, "-t", "t0:2@b/a,t1:1", "--rack", "C0=b,C1=a")
+    data = said.data
+    assert data["assignment"] == {"C0": ["t0-0"], "C1": ["t0-1", "t1-0"]}  # a static member is served first
+    assert data["racks"] == {"C0": "b", "C1": "a"}
+    assert data["group_instance_ids"] == {"C1": "i0"}
+    assert data["topic_racks"] == {"t0": [["b"], ["a"]]}
+    before.write_text(said.out)
+    again = ottla(*group, "-t", "t0:2,t1:1").data
+    assert {key: again[key] for key in (*_OF_MEMBERS, "topic_racks")} == {
+        key: data[key] for key in (*_OF_MEMBERS, "topic_racks")
+    }
+    other = ottla(*group, "-t", "t0:2@a/b,t1:1").data
+    assert other["assignment"] == {"C0": ["t0-1"], "C1": ["t0-0", "t1-0"]}
+
+
+_OF_MEMBERS = ("assignment", "racks", "group_instance_ids")
+
+
 def test_a10_a_consumer_group_on_paper(ottla: Ottla) -> None:
     group = ("assign", "-t", "t0:4", "--protocol", "consumer", "-m", "C0", "-m", "C1")
     data = ottla(*group, "--add", "C2", "--json").data
@@ -124,6 +164,10 @@ class OnTheBroker:
         (("-t", "t0:1", "-m", "C0", "--add", "C0"), "--add: C0 is a member already"),
         (("-t", "t0:1", "-m", "C0", "--rack", "C1=a"), "--rack: there is no member C1 (C0)"),
         (("-t", "t0:1", "-m", "C0", "--rack", "C0"), "'C0' is not MEMBER=RACK"),
+        (("-t", "t0:1", "-m", "C0", "--add", "C1", "--rack", "C2=a"), "--rack: there is no member C2 (C0, C1)"),
+        (("-t", "t0:1@", "-m", "C0"), "'t0:1@' names no rack for a partition; write for example"),
+        (("-t", "t0:2@a//b", "-m", "C0"), "'t0:2@a//b' names no rack for a partition"),
+        (("-t", "t0:2@a/b/c", "-m", "C0"), "'t0:2@a/b/c' has racks for 3 partitions, and t0 has 2"),
         (("-t", "t0:1", "-m", "C0", "-s", "rang"), "there is no assignor 'rang'; there are range, roundrobin, sticky"),
         (("-t", "t0:1", "-m", "C0", "--protocol", "new"), "--protocol: 'new' is neither classic nor consumer"),
         (
@@ -174,6 +218,10 @@ def test_bad_input_is_told_in_a_sentence(ottla: Ottla, arguments: tuple[str, ...
         ('{"assignment": {"C0": []}, "generation": true}', "has to hold what --json prints"),
         ('{"assignment": {"C0": []}, "subscriptions": ["t0"]}', "has to hold what --json prints"),
         ('{"assignment": {"C0": []}, "subscriptions": {"C0": "t0"}}', "has to hold what --json prints"),
+        ('{"assignment": {"C0": []}, "racks": {"C0": 1}}', "has to hold what --json prints"),
+        ('{"assignment": {"C0": []}, "group_instance_ids": ["C0"]}', "has to hold what --json prints"),
+        ('{"assignment": {"C0": []}, "topic_racks": {"t0": "a"}}', "has to hold what --json prints"),
+        ('{"assignment": {"C0": []}, "topic_racks": {"t0": [[1]]}}', "has to hold what --json prints"),
         ('{"C0": ["t0"]}', "has 't0', which is not TOPIC-PARTITION, for example t0-2"),
     ],
 )
@@ -250,6 +298,11 @@ def test_a_live_group_is_rehearsed_and_left_alone(ottla: Ottla, ottla_broker: Br
         assert data["strategy"] == "sticky"
         assert {who: len(given) for who, given in data["assignment"].items()} == {member["member"]: 2, "one-more": 2}
         assert data["sticky"]["moved"] == 2
+        assert data["racks"] == {member["member"]: "a"}
+        near = ("assign", "--group", "cli-assign", "--add", "one-more", "--json", "--rack")
+        assert ottla(*near, "one-more=b").data["racks"] == {member["member"]: "a", "one-more": "b"}
+        has_one = ottla(*near, f"{member['member']}=b")
+        assert "--rack: with --group, for members that --add brings (one-more)" in has_one.err
         other = ottla("assign", "--group", "cli-assign", "--add", "two=cli-other", "--json").data
         assert other["assignment"]["two"] == ["cli-other-0"]
         missing = ottla("assign", "--group", "cli-assign", "--add", "two=cli-none")

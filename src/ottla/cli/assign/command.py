@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +12,7 @@ from ottla.assign.checking import InvalidAssignmentError
 from ottla.base.errors import OttlaError
 from ottla.cli.assign import paper
 from ottla.cli.assign.paper import PaperGroup, PaperMember
+from ottla.cli.assign.previous import previous as previous_group
 from ottla.cli.common import (
     DEFAULT_BOOTSTRAP,
     Bootstrap,
@@ -41,11 +42,20 @@ Strategy = Annotated[
         "package.module:Class. By default cooperative-sticky, or what the live group uses.",
     ),
 ]
-Topics = Annotated[Texts, typer.Option("--topics", "-t", help="Topics and their partitions: t0:3,t1:3.")]
+Topics = Annotated[
+    Texts,
+    typer.Option(
+        "--topics",
+        "-t",
+        help="Topics and their partitions: t0:3,t1:3. With the racks of each partition's replicas: t0:3@a/b/a+b.",
+    ),
+]
 Members = Annotated[
     Texts, typer.Option("--member", "-m", help="A member and its topics: C0=t0,t1, or C0 for all. May be repeated.")
 ]
-Racks = Annotated[Texts, typer.Option("--rack", help="A member's rack: C0=a. May be repeated.")]
+Racks = Annotated[
+    Texts, typer.Option("--rack", help="A member's rack: C0=a. Topics need racks, too: see --topics. May be repeated.")
+]
 Previous = Annotated[
     Path | None, typer.Option("--previous", help="What members had before: a file that --json has written.")
 ]
@@ -97,19 +107,20 @@ def assign(
     if protocol not in (None, CLASSIC, CONSUMER):
         raise CommandError(f"--protocol: {protocol!r} is neither classic nor consumer")
     if group is not None:
-        if topics or member or previous or rack:
+        if topics or member or previous:
             raise CommandError(
-                "--group reads topics and members from the cluster: leave out --topics, --member, "
-                "--rack and --previous, or leave out --group"
+                "--group reads topics and members from the cluster: leave out --topics, --member "
+                "and --previous, or leave out --group"
             )
         from ottla.cli.assign.live import live_group
 
         began = live_group(group, strategy, protocol, bootstrap, config, paper.topics_wanted(add or []))
         kill = [_one_of(began, name) for name in kill or ()]
     else:
-        began = _on_paper(strategy, protocol, topics or [], member or [], rack or [], previous)
+        began = _on_paper(strategy, protocol, topics or [], member or [], previous)
+    comes = _coming(began, add or [], rack or [], is_live=group is not None)
     try:
-        explained, rehearsed = _rehearse(began, kill or [], add or [], is_live=group is not None)
+        explained, rehearsed = _rehearse(began, kill or [], comes)
     except InvalidAssignmentError as error:
         raise CommandError(f"the assignor {began.strategy} is wrong: {error}") from error
     except OttlaError:
@@ -127,25 +138,33 @@ def _on_paper(
     protocol: str | None,
     topics: Sequence[str],
     member: Sequence[str],
-    rack: Sequence[str],
     before: Path | None,
 ) -> PaperGroup:
-    from ottla.assign import Cluster
-
-    counts = paper.topics_of(topics)
-    if not counts:
+    cluster = paper.topics_of(topics)
+    if not cluster.topics:
         raise CommandError("there is nothing to assign: give topics (--topics t0:3,t1:3), or a live group (--group G)")
-    old = paper.previous(before, counts) if before is not None else None
+    old = previous_group(before, cluster) if before is not None else None
     members = dict(old.members) if old is not None else {}
-    for name, wanted in paper.members_of("--member", member, counts).items():
+    for name, wanted in paper.members_of("--member", member, cluster.topics).items():
         members[name] = members.get(name, PaperMember())._replace(topics=wanted)
     if not members:
         raise CommandError("the group has no members: give some with --member C0=t0,t1, or with --previous FILE")
-    for name, where in paper.racks_of(rack, members).items():
-        members[name] = members[name]._replace(rack_id=where)
     generation_id = old.generation_id if old is not None else 0
     strategy = strategy or ("uniform" if protocol == CONSUMER else "cooperative-sticky")
-    return PaperGroup(strategy, Cluster.of(counts), members, generation_id, protocol == CONSUMER)
+    cluster = old.cluster if old is not None else cluster
+    return PaperGroup(strategy, cluster, members, generation_id, protocol == CONSUMER)
+
+
+def _coming(began: PaperGroup, add: Sequence[str], rack: Sequence[str], *, is_live: bool) -> dict[str, PaperMember]:
+    """The members that come. Those of `began` get their racks, too."""
+    wanted = paper.members_of("--add", add, began.cluster.topics, is_live=is_live)
+    comes = {name: PaperMember(topics) for name, topics in wanted.items()}
+    racks = paper.racks_of(rack, [*(() if is_live else began.members), *comes], is_live=is_live)
+    for name, where in racks.items():
+        for members in (began.members, comes):
+            if name in members:
+                members[name] = members[name]._replace(rack_id=where)
+    return comes
 
 
 def _one_of(began: PaperGroup, name: str) -> str:
@@ -169,7 +188,7 @@ def _one_of(began: PaperGroup, name: str) -> str:
 
 
 def _rehearse(
-    began: PaperGroup, kill: Iterable[str], add: Sequence[str], *, is_live: bool
+    began: PaperGroup, kill: Iterable[str], comes: Mapping[str, PaperMember]
 ) -> tuple[Explanation, Rehearsal]:
     from ottla.assign.explain import explain
     from ottla.assign.rehearsal import Rehearsal
@@ -189,7 +208,6 @@ def _rehearse(
             rack_id=member.rack_id,
             group_instance_id=member.group_instance_id,
         )
-    comes = paper.members_of("--add", add, began.cluster.topics, is_live=is_live)
     if all(member.holds is None for member in began.members.values()) and (kill or comes):
         rehearsed.settle()  # a group that nobody has divided yet: what happens then needs something to begin with
     before = rehearsed.holds
@@ -197,10 +215,10 @@ def _rehearse(
         if name not in rehearsed.holds:
             raise CommandError(f"--kill: there is no member {name} ({', '.join(rehearsed.holds) or 'nobody is left'})")
         rehearsed.leave(name)
-    for name, topics in comes.items():
+    for name, member in comes.items():
         if name in rehearsed.holds:
             raise CommandError(f"--add: {name} is a member already")
-        rehearsed.join(name, wanted(PaperMember(topics)))
+        rehearsed.join(name, wanted(member), rack_id=member.rack_id)
     return explain(make().name, rehearsed, rehearsed.settle(), before), rehearsed
 
 
@@ -208,11 +226,21 @@ def _as_json(found: Explanation, rehearsed: Rehearsal) -> dict[str, object]:
     def texts(given: Iterable[TopicPartition]) -> list[str]:
         return [str(tp) for tp in given]
 
+    subscriptions = rehearsed.subscriptions
     return {
         "strategy": found.strategy,
         "generation": rehearsed.generation_id,
         "assignment": {member: texts(given) for member, given in rehearsed.holds.items()},
-        "subscriptions": {member: list(said.topics) for member, said in rehearsed.subscriptions.items()},
+        "subscriptions": {member: list(said.topics) for member, said in subscriptions.items()},
+        "racks": {member: said.rack_id for member, said in subscriptions.items() if said.rack_id},
+        "group_instance_ids": {
+            member: said.group_instance_id for member, said in subscriptions.items() if said.group_instance_id
+        },
+        "topic_racks": {
+            topic: [list(each.replica_racks) for each in infos]
+            for topic, infos in rehearsed.cluster.topics.items()
+            if any(each.replica_racks for each in infos)
+        },
         "generations": [
             {
                 "generation": step.generation_id,

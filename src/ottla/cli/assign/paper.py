@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import NamedTuple, cast
 
-from ottla.assign import BUILT_IN, Assignor, BaseAssignor, Cluster, find
+from ottla.assign import BUILT_IN, Assignor, BaseAssignor, Cluster, PartitionInfo, find
 from ottla.assign.server import BUILT_IN as SERVER_BUILT_IN
 from ottla.assign.server import ServerAssignor
 from ottla.assign.server.on_paper import OnPaper
@@ -20,8 +18,6 @@ from ottla.cli.common import CommandError
 
 #: So many partitions all topics may have together: a rehearsal holds each in memory several times.
 _MOST_PARTITIONS = 1_000_000
-#: What a rehearsal begins with is below: it goes on for some generations, which are numbers of 32 bits.
-_LAST_GENERATION = INT32_MAX - 1_000
 
 
 class PaperMember(NamedTuple):
@@ -48,20 +44,33 @@ class PaperGroup(NamedTuple):
     lags: Mapping[str, Mapping[int, int]] = {}
 
 
-def topics_of(texts: Sequence[str]) -> dict[str, int]:
-    """`t0:3,t1:3` → topics with their numbers of partitions. Raises CommandError."""
-    found: dict[str, int] = {}
+def topics_of(texts: Sequence[str]) -> Cluster:
+    """`t0:3@a/b/c,t1:3` → topics with their partitions. Raises CommandError.
+
+    After @ stand the racks of partition 0, 1 and so on, of several replicas as a+b. They begin again from the first.
+    """
+    found: dict[str, tuple[PartitionInfo, ...]] = {}
+    total = 0
     for text in _split(texts):
-        name, separator, count = text.rpartition(":")
+        what, at, where = text.partition("@")
+        name, separator, count = what.rpartition(":")
         partitions = natural(count, INT32_MAX)
         if not separator or not name or partitions is None:
             raise CommandError(f"--topics: {text!r} is not TOPIC:PARTITIONS; write for example --topics t0:3,t1:3")
         if name in found:
             raise CommandError(f"--topics: {name} is there twice")
-        found[name] = partitions
-    if sum(found.values()) > _MOST_PARTITIONS:
-        raise CommandError(f"--topics: {sum(found.values())} partitions; at most {_MOST_PARTITIONS} can be rehearsed")
-    return found
+        total += partitions
+        if total > _MOST_PARTITIONS:
+            raise CommandError(f"--topics: {total} partitions; at most {_MOST_PARTITIONS} can be rehearsed")
+        racks = [tuple(each.split("+")) for each in where.split("/")] if at else [()]
+        if any("" in each for each in racks):
+            raise CommandError(
+                f"--topics: {text!r} names no rack for a partition; write for example --topics t0:3@a/b/c"
+            )
+        if at and len(racks) > partitions:
+            raise CommandError(f"--topics: {text!r} has racks for {len(racks)} partitions, and {name} has {partitions}")
+        found[name] = tuple(PartitionInfo(number, racks[number % len(racks)]) for number in range(partitions))
+    return Cluster(found)
 
 
 def topics_wanted(texts: Sequence[str]) -> set[str]:
@@ -90,15 +99,19 @@ def members_of(
     return found
 
 
-def racks_of(texts: Sequence[str], members: Mapping[str, object]) -> dict[str, str]:
-    """`C0=a` → members with their racks. Raises CommandError."""
+def racks_of(texts: Sequence[str], members: Iterable[str], *, is_live: bool = False) -> dict[str, str]:
+    """`C0=a` → those of `members` with their racks. Raises CommandError."""
     found = {}
+    known = dict.fromkeys(members)
     for text in _split(texts):
         name, _, rack = text.partition("=")
         if not name or not rack:
             raise CommandError(f"--rack: {text!r} is not MEMBER=RACK; write for example --rack C0=a")
-        if name not in members:
-            raise CommandError(f"--rack: there is no member {name} ({', '.join(members)})")
+        if name not in known:
+            named = ", ".join(known) or "none"
+            if is_live:
+                raise CommandError(f"--rack: with --group, for members that --add brings ({named}); not for {name}")
+            raise CommandError(f"--rack: there is no member {name} ({named})")
         found[name] = rack
     return found
 
@@ -158,48 +171,6 @@ def _imported(strategy: str) -> object:
     except (Exception, SystemExit) as error:  # of code that the user has written
         raise CommandError(f"the assignor {strategy} cannot be made: {error!r}") from error
     return made
-
-
-def previous(path: Path, topics: Mapping[str, object]) -> PaperGroup:
-    """What `--json` printed before, or a JSON object {"C0": ["t0-0", …], …}. Raises CommandError."""
-    try:
-        data = json.loads(path.read_text(encoding="utf-8-sig"))  # editors put a mark in front
-    except OSError as error:
-        raise CommandError(f"--previous: {path} cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise CommandError(f"--previous: {path} is no JSON: {error}") from error
-    whole = data if isinstance(data, dict) and isinstance(data.get("assignment"), dict) else {"assignment": data}
-    assignment, wants = whole["assignment"], whole.get("subscriptions", {})
-    generation_id = whole.get("generation", 1)
-    right = (
-        isinstance(assignment, dict)
-        and isinstance(wants, dict)
-        and all(isinstance(each, list) for each in (*assignment.values(), *wants.values()))
-        and type(generation_id) is int
-        and 0 <= generation_id < _LAST_GENERATION
-    )
-    if not right:
-        raise CommandError(
-            f'--previous: {path} has to hold what --json prints, or an object such as {{"C0": ["t0-0", "t1-2"]}}'
-        )
-    members = {}
-    for member, given in assignment.items():
-        wanted = wants.get(member)
-        kept = None if wanted is None else tuple(str(topic) for topic in wanted if str(topic) in topics)
-        holds = tuple(_partition(path, text) for text in given)
-        for place, tp in enumerate(holds if len(set(holds)) < len(holds) else ()):
-            if tp in holds[:place]:
-                raise CommandError(f"--previous: {path} has {tp} twice for {member}")
-        members[member] = PaperMember(kept, holds)
-    return PaperGroup("", Cluster({}), members, generation_id)
-
-
-def _partition(path: Path, text: object) -> TopicPartition:
-    topic, _, number = str(text).rpartition("-")
-    partition = natural(number, INT32_MAX)
-    if not topic or partition is None:
-        raise CommandError(f"--previous: {path} has {text!r}, which is not TOPIC-PARTITION, for example t0-2")
-    return TopicPartition(topic, partition)
 
 
 def _split(texts: Sequence[str]) -> list[str]:
