@@ -9,9 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.assign import BUILT_IN, Assignor, Cluster, PartitionInfo, find
-from ottla.assign.examples import BroadcastAssignor
+from ottla.assign.examples import BroadcastAssignor, RackAssignor
 from ottla.assign.explain import Explanation, Move, Placement, explain
 from ottla.assign.rehearsal import Rehearsal
+from ottla.assign.server import RangeServerAssignor
+from ottla.assign.server.on_paper import OnPaper
 from ottla.base.types import TopicPartition
 from tests.assign.histories import case_with_history
 
@@ -87,6 +89,11 @@ def test_a2_strategies_that_divide_anew_say_so() -> None:
     found = explained(group, lambda: group.join("C0", ["t0"]), "roundrobin")
     assert at(found, "t0", 0).move is Move.DIVIDED_ANEW
     assert at(found, "t0", 0).moved_because == "C1 had it, but roundrobin does not look at who had what"
+    group = settled(lambda: OnPaper(RangeServerAssignor()), Cluster.of({"t0": 4}), {"C1": ("t0",)})
+    found = explained(group, lambda: group.join("C0", ["t0"]), "range (on the broker)")
+    moved = at(found, "t0", 0)
+    assert moved.move is Move.DIVIDED_ANEW
+    assert moved.moved_because.startswith("C1 had it, but range (on the broker) does not look at who had what")
 
 
 def test_a4_a_topic_that_its_owner_left_and_a_rack() -> None:
@@ -108,6 +115,19 @@ def test_a7_another_assignor_is_shown_without_its_reasons() -> None:
     group.join("C0", ["t0"])
     found = explained(group, lambda: group.join("C1", ["t0"]), "broadcast")
     assert at(found, "t0", 0).because == "broadcast gives it to 2 members"
+
+
+def test_a7_of_another_assignor_it_is_said_what_moved_and_not_why() -> None:
+    """RackAssignor looks at who had what: C1 comes, and takes what lies in its rack and nothing else."""
+    cluster = Cluster({"t0": tuple(PartitionInfo(number, (rack,)) for number, rack in enumerate("aab"))})
+    group = Rehearsal(RackAssignor, cluster)
+    group.join("C0", ["t0"], rack_id="a")
+    group.settle()
+    found = explained(group, lambda: group.join("C1", ["t0"], rack_id="b"), "rack")
+    assert [each.move for each in found.placements] == [Move.KEPT, Move.KEPT, Move.GIVEN]
+    assert at(found, "t0", 2).moved_because == (
+        "C0 had it, and rack gave it to C1; C0 gave it up first, and generation 3 handed it over"
+    )
 
 
 def test_a_group_that_nobody_is_left_in() -> None:

@@ -17,6 +17,7 @@ from ottla.base.types import TopicPartition
 #: So many partitions are named in a sentence.
 _NAMED = 10
 _STICKY = frozenset({"sticky", "cooperative-sticky", "uniform (on the broker)"})
+_DIVIDE_ANEW = frozenset({"range", "roundrobin", "range (on the broker)"})
 
 
 class Move(Enum):
@@ -34,6 +35,8 @@ class Move(Enum):
     RACK = "rack"
     #: The assignor divides anew and does not look at who had what.
     DIVIDED_ANEW = "divided anew"
+    #: Another assignor gave it to another member; why, that assignor alone knows.
+    GIVEN = "given"
     #: Nobody has it now.
     NOBODY = "nobody"
 
@@ -238,7 +241,9 @@ class _Reasons:
         if self._strategy in _STICKY:
             had, has = len(self._before[old]), len(self._after[old])
             return Move.BALANCE, f"{old} had {had} partitions and keeps {has}, its share"
-        return Move.DIVIDED_ANEW, f"{old} had it, but {self._strategy} does not look at who had what"
+        if self._strategy in _DIVIDE_ANEW:
+            return Move.DIVIDED_ANEW, f"{old} had it, but {self._strategy} does not look at who had what"
+        return Move.GIVEN, f"{old} had it, and {self._strategy} gave it to {', '.join(members)}"
 
     def _is_near(self, tp: TopicPartition, member: str) -> bool:
         rack = self._subscriptions[member].rack_id
