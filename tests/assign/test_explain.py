@@ -20,6 +20,28 @@ from tests.assign.histories import case_with_history
 BOTH = ("t0", "t1")
 
 
+def most_even(group: Rehearsal) -> list[int]:
+    """How many partitions members have if as even as can be: one more each time to whom chains of moves lead."""
+    wants = {member: set(said.topics) for member, said in group.subscriptions.items()}
+    has: dict[str, list[str]] = {member: [] for member in wants}
+    for tp in (tp for given_ in group.holds.values() for tp in given_):
+        chains = [[member] for member in wants if tp.topic in wants[member]]
+        seen = {chain[0] for chain in chains}
+        for chain in chains:  # which grows
+            for other in wants.keys() - seen:
+                if wants[other] & set(has[chain[-1]]):
+                    chains.append([*chain, other])
+                    seen.add(other)
+        shortest = min(chains, key=lambda chain: len(has[chain[-1]]))
+        topic = tp.topic
+        for member, after in zip(shortest, [*shortest[1:], ""], strict=True):
+            has[member].append(topic)
+            if after:
+                topic = next(each for each in has[member] if each in wants[after])
+                has[member].remove(topic)
+    return sorted(map(len, has.values()))
+
+
 def settled(make: Callable[[], Assignor], cluster: Cluster, members: Mapping[str, tuple[str, ...]]) -> Rehearsal:
     group = Rehearsal(make, cluster)
     for member, topics in members.items():
@@ -117,6 +139,31 @@ def test_a7_another_assignor_is_shown_without_its_reasons() -> None:
     assert at(found, "t0", 0).because == "broadcast gives it to 2 members"
 
 
+def test_a4_what_a_chain_of_moves_would_make_more_even_is_not_called_even() -> None:
+    """C0 could give to C1, and C1 to C2: two each. Neither move alone helps, and sticky looks at single moves."""
+    group = Rehearsal(lambda: find("sticky"), Cluster.of({"t0": 3, "t1": 3}), 1)
+    for member, topics, held in (
+        ("C0", ("t0",), ("t0-0", "t0-1", "t0-2")),
+        ("C1", BOTH, ("t1-0", "t1-1")),
+        ("C2", ("t1",), ("t1-2",)),
+    ):
+        group.join(member, topics, holds=[TopicPartition(tp[:2], int(tp[3:])) for tp in held])
+    found = explained(group, lambda: None, "sticky")
+    assert list(found.sizes.values()) == [3, 2, 1]
+    assert (found.is_even, found.one_move_helps) == (False, False)
+    assert found.evenness() == (
+        "Members have 1 to 3 partitions each: no single move makes it more even, several together would."
+    )
+
+
+def test_a4_what_no_chain_of_moves_makes_more_even_is_as_even_as_the_subscriptions_allow() -> None:
+    group = Rehearsal(lambda: find("sticky"), Cluster.of({"t0": 5, "t1": 1}))
+    group.join("C0", ["t0"])
+    found = explained(group, lambda: group.join("C1", ["t1"]), "sticky")
+    assert (found.is_even, found.one_move_helps) == (True, False)
+    assert found.evenness() == "Members have 1 to 5 partitions each: as even as these subscriptions allow."
+
+
 def test_a7_of_another_assignor_it_is_said_what_moved_and_not_why() -> None:
     """RackAssignor looks at who had what: C1 comes, and takes what lies in its rack and nothing else."""
     cluster = Cluster({"t0": tuple(PartitionInfo(number, (rack,)) for number, rack in enumerate("aab"))})
@@ -154,8 +201,9 @@ def test_what_is_said_of_any_group_is_true(name: str, seed: int) -> None:
         assert (each.move is Move.KEPT) == (each.members == each.before)
         assert (each.move is Move.OWNER_GONE) == (each.before == (gone,))
         assert bool(each.moved_because) == (each.move is not Move.KEPT)
+    assert found.is_even == (sorted(found.sizes.values()) == most_even(group))
     assert found.kept <= found.could_stay <= sum(found.sizes_before.values())
     if "sticky" in name:
-        assert found.is_even
+        assert not found.one_move_helps
         if found.must_move is not None and not any(wanted.rack_id for wanted in said.values()):
             assert found.could_stay - found.kept == found.must_move

@@ -63,8 +63,10 @@ class Explanation(NamedTuple):
     #: Member → how many partitions it has, and had.
     sizes: dict[str, int]
     sizes_before: dict[str, int]
-    #: Whether no single move could make it more even, with these subscriptions.
+    #: Whether it is as even as can be with these subscriptions; if not, whether one move makes it more even. Several
+    #: moves may do what none of them does alone: a partition to a member that gives another one away.
     is_even: bool
+    one_move_helps: bool
     #: Of the partitions that somebody had, how many stayed; and how many could have: the owner is there and wants them.
     kept: int
     could_stay: int
@@ -86,8 +88,10 @@ class Explanation(NamedTuple):
         range_ = f"{low}" if low == high else f"{low} to {high}"
         if self.is_even:
             why = "as even as can be" if high - low <= 1 else "as even as these subscriptions allow"
-        else:
+        elif self.one_move_helps:
             why = "not as even as it could be"
+        else:
+            why = "no single move makes it more even, several together would"
         return f"Members have {range_} partitions each: {why}."
 
     def left_out(self) -> str:
@@ -146,6 +150,7 @@ def explain(
         sizes={member: len(given) for member, given in after.items()},
         sizes_before={member: len(given) for member, given in held.items()},
         is_even=_is_even(after, subscriptions),
+        one_move_helps=_one_move_helps(after, subscriptions),
         kept=sum(each.move is Move.KEPT for each in placements),
         could_stay=sum(map(len, could_stay.values())),
         must_move=_must_move(could_stay, subscriptions, len(everything)),
@@ -153,13 +158,37 @@ def explain(
     )
 
 
-def _is_even(after: Mapping[str, tuple[TopicPartition, ...]], subscriptions: Mapping[str, Subscription]) -> bool:
-    """Whether no partition could go to a member that wants it and has at least two less than its owner."""
+def _one_move_helps(after: Mapping[str, tuple[TopicPartition, ...]], subscriptions: Mapping[str, Subscription]) -> bool:
+    """Whether a partition could go to a member that wants it and has at least two less than its owner."""
     fewest: dict[str, int] = {}
     for member, said in subscriptions.items():
         for topic in said.topics:
             fewest[topic] = min(fewest.get(topic, len(after[member])), len(after[member]))
-    return all(len(given) <= fewest[tp.topic] + 1 for given in after.values() for tp in given)
+    return any(len(given) > fewest[tp.topic] + 1 for given in after.values() for tp in given)
+
+
+def _is_even(after: Mapping[str, tuple[TopicPartition, ...]], subscriptions: Mapping[str, Subscription]) -> bool:
+    """Whether no chain of moves leads from a member to one with at least two less.
+
+    That is as even as can be: what could be more even always differs from it by such a chain.
+    """
+    holders: dict[str, list[str]] = {}
+    for member, given in after.items():
+        for topic in {tp.topic for tp in given}:
+            holders.setdefault(topic, []).append(member)
+    seen: set[str] = set()
+    for last in sorted(subscriptions, key=lambda member: len(after[member])):
+        # those from whom a chain leads to `last`, and to nobody who has less
+        before = [] if last in seen else [last]
+        seen.update(before)
+        for member in before:  # which grows
+            if len(after[member]) > len(after[last]) + 1:
+                return False
+            for topic in subscriptions[member].topics:
+                more = [each for each in holders.pop(topic, ()) if each not in seen]
+                seen.update(more)
+                before += more
+    return True
 
 
 def _must_move(

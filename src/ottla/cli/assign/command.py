@@ -262,7 +262,12 @@ def _as_json(found: Explanation, rehearsed: Rehearsal) -> dict[str, object]:
             for each in found.placements
         ],
         "unread": texts(found.unread),
-        "even": {"sizes": found.sizes, "is_even": found.is_even, "text": found.evenness()},
+        "even": {
+            "sizes": found.sizes,
+            "is_even": found.is_even,
+            "one_move_helps": found.one_move_helps,
+            "text": found.evenness(),
+        },
         "sticky": {
             "kept": found.kept,
             "could_stay": found.could_stay,
