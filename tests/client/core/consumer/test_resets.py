@@ -82,6 +82,28 @@ def test_o5_without_a_committed_offset_the_policy_says_where(policy: str, time: 
     assert rig.resets == [OffsetReset(A, -1, 11)]
 
 
+@pytest.mark.parametrize(
+    ("policy", "offsets", "text"),
+    [
+        ("earliest", [11], "t-0: reading begins at offset 11"),
+        ("latest", [11], "t-0: reading begins at offset 11; what lies before it is not read"),
+        ("latest", [0], "t-0: reading begins at offset 0"),
+        ("by_duration:PT1H", [3], "t-0: reading begins at offset 3; what lies before it is not read"),
+        ("by_duration:PT1H", [-1, 11], "t-0: reading begins at offset 11; what lies before it is not read"),
+    ],
+)
+def test_o5_a_start_that_passes_over_records_says_so(policy: str, offsets: list[int], text: str) -> None:
+    """How many these are is not asked: it would take another answer. So `skipped` is 0."""
+    rig = Rig({"group.id": "g", "auto.offset.reset": policy})
+    rig.assign(A)
+    rig.answer(ApiKey.OFFSET_FETCH, committed(a=-1))
+    for offset in offsets:
+        rig.answer(ApiKey.LIST_OFFSETS, listed(ListOffsetsPartitionResponse(0, offset=offset)))
+    rig.run_all_callbacks()
+    assert rig.said[-1] == text
+    assert [reset.skipped for reset in rig.resets] == [0]
+
+
 def test_o5_a_time_after_the_last_record_is_the_end() -> None:
     rig = Rig({"auto.offset.reset": "by_duration:PT1S"})
     rig.assign(A)

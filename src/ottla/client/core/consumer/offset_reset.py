@@ -15,7 +15,11 @@ class OffsetReset(NamedTuple):
 
     @property
     def skipped(self) -> int:
-        """How many offsets are skipped; 0 if the position was beyond the end, because reading then goes back."""
+        """How many offsets are skipped; 0 if the position was beyond the end, because reading then goes back.
+
+        Also 0 if there was no position (`before` is -1). With `auto.offset.reset` latest or by_duration records may
+        lie before `after` that are never read. Nobody has counted them: that would take another request.
+        """
         return max(0, self.after - self.before) if self.before >= 0 else 0
 
     def __str__(self) -> str:

@@ -225,8 +225,11 @@ class Resets:
 
     def _found(self, state: PartitionState, offset: int) -> None:
         reset = OffsetReset(state.tp, state.lost_at, offset)
+        text = "%s"
+        if reset.before < 0 < offset and state.reset_to_ms != SpecialTimestamp.EARLIEST:
+            text += "; what lies before it is not read"
         state.seek(offset)
-        self._shared.say(intents.WARNING if reset.before >= 0 else intents.INFO, "%s", reset)
+        self._shared.say(intents.WARNING if reset.before >= 0 else intents.INFO, text, reset)
         self.happened(reset)
         self._shared.wake_poll()
 
