@@ -267,6 +267,24 @@ class NoCall:
     assign = "to the first"
 
 
+class TakesTwo:
+    """It would get one argument."""
+
+    name = "takes two"
+
+    def assign(self, cluster: object, subscriptions: object) -> object:
+        return cluster, subscriptions
+
+
+class TakesMore:
+    """It can do with one argument."""
+
+    name = "takes more"
+
+    def assign(self, group: object, *, loud: bool = False) -> object:
+        return group, loud
+
+
 class NoName:
     """Its name cannot be had."""
 
@@ -293,12 +311,24 @@ class NoName:
         (f"{__name__}:NoWord", "cannot be used: ValueError: no word"),
         (f"{__name__}:NoAssignor", "is no assignor: it needs a name and a method assign"),
         (f"{__name__}:NoCall", "is no assignor: it needs a name and a method assign"),
+        (
+            "ottla.assign.examples:BroadcastAssignor",
+            "BroadcastAssignor is an assignor of the client's side: it belongs into partition.assignment.strategy",
+        ),
+        (
+            f"{__name__}:TakesTwo",
+            "TakesTwo is no assignor: its method assign cannot take the group as its one argument",
+        ),
         ("range", "two assignors have the name 'range'"),
     ],
 )
 def test_a10_an_assignor_that_cannot_be_used_is_told_at_the_start(name: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         server_assignors(["range", name])
+
+
+def test_a10_assign_may_have_more_arguments_than_it_needs() -> None:
+    assert list(server_assignors([f"{__name__}:TakesMore"])) == ["takes more"]
 
 
 def test_apache_kafkas_own_classes_may_be_named() -> None:

@@ -179,6 +179,10 @@ class OnTheBroker:
             "the assignor no.such:Thing cannot be made: No module named 'no'; it is looked for in the current "
             "directory, on PYTHONPATH, and among installed packages",
         ),
+        (
+            ("-t", "t0:1", "-m", "C0", "--protocol", "consumer", "-s", "ottla.assign.examples:BroadcastAssignor"),
+            "BroadcastAssignor is an assignor of the client's side",
+        ),
         (("-t", "t0:1", "-m", "C0", "-s", ":Thing"), "the assignor :Thing cannot be made: ValueError"),
         (("-t", "t0:1", "-m", "C0", "-s", "tests.cli.test_assign:Leaving"), "cannot be made: SystemExit(3)"),
         (

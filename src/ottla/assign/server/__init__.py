@@ -15,6 +15,7 @@ from ottla.assign.server.types import (
     SubscriptionType,
     TopicSpec,
     checked,
+    unfit,
 )
 from ottla.assign.server.uniform import UniformAssignor
 
@@ -36,4 +37,5 @@ __all__ = [
     "TopicSpec",
     "UniformAssignor",
     "checked",
+    "unfit",
 ]

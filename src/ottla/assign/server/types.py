@@ -13,10 +13,12 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
+from inspect import signature
 from itertools import islice
 from operator import index
 from typing import Any, NamedTuple, Protocol, SupportsIndex, TypeAlias, cast, runtime_checkable
 
+from ottla.assign.types import Assignor, BaseAssignor
 from ottla.base.errors import OttlaError
 
 #: What one member has or gets: partition numbers by topic id (16 bytes).
@@ -90,6 +92,25 @@ class ServerAssignor(Protocol):
         the target before. An assignor that gives some partitions to nobody on purpose sets `every_partition = False`.
         """
         ...
+
+
+def unfit(made: object) -> str | None:
+    """Why `made` is no assignor of the server's side, as the end of a sentence; None if it is one.
+
+    Raises what a property of `made` raises.
+    """
+    if isinstance(made, Assignor | BaseAssignor):
+        return "is an assignor of the client's side: it belongs into partition.assignment.strategy"
+    name, assign = getattr(made, "name", None), getattr(made, "assign", None)
+    if not isinstance(name, str) or not name or not callable(assign):
+        return "is no assignor: it needs a name and a method assign(group)"
+    try:
+        signature(assign).bind(None)
+    except TypeError:
+        return "is no assignor: its method assign cannot take the group as its one argument"
+    except ValueError:  # one that is written in C may not say what it takes
+        pass
+    return None
 
 
 def checked(assignor: ServerAssignor, group: GroupSpec, answer: object) -> dict[str, dict[bytes, tuple[int, ...]]]:

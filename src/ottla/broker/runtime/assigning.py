@@ -18,7 +18,7 @@ from concurrent.futures import Executor, Future
 from importlib import import_module
 from typing import Final, ParamSpec, TypeVar, cast
 
-from ottla.assign.server import BUILT_IN, AssignorError, GroupSpec, Partitions, ServerAssignor, checked
+from ottla.assign.server import BUILT_IN, AssignorError, GroupSpec, Partitions, ServerAssignor, checked, unfit
 from ottla.base.errors import ConfigError
 from ottla.base.limits import MAX_ASSIGNOR_THREADS, MAX_ASSIGNOR_TIME_S, MAX_LOST_ASSIGNOR_CALLS
 from ottla.broker.metadata.image import MetadataImage
@@ -64,8 +64,7 @@ def _load(name: str) -> ServerAssignor:
         )
     try:
         made = getattr(import_module(module), attribute)()
-        is_assignor = isinstance(made, ServerAssignor) and isinstance(made.name, str) and bool(made.name)
-        is_assignor = is_assignor and callable(made.assign)
+        problem = unfit(made)
         for setting in _SETTINGS:  # properties that raise are told now, and not in the middle of a group's change
             getattr(made, setting, None)
     except (Exception, SystemExit) as fault:
@@ -73,8 +72,8 @@ def _load(name: str) -> ServerAssignor:
         if isinstance(fault, ModuleNotFoundError) and f"{module}.".startswith(f"{fault.name}."):
             text += "; install it, or put its directory on the broker's PYTHONPATH"
         raise ConfigError(text) from fault
-    if not is_assignor:
-        raise ConfigError(f"{_KEY}: {name} is no assignor: it needs a name and a method assign(group)")
+    if problem is not None:
+        raise ConfigError(f"{_KEY}: {name} {problem}")
     return cast(ServerAssignor, made)
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple, cast
 
 from ottla.assign import BUILT_IN, Assignor, BaseAssignor, Cluster, PartitionInfo, find
 from ottla.assign.server import BUILT_IN as SERVER_BUILT_IN
-from ottla.assign.server import ServerAssignor
+from ottla.assign.server import ServerAssignor, unfit
 from ottla.assign.server.on_paper import OnPaper
 from ottla.base.digits import INT32_MAX, natural
 from ottla.base.errors import ConfigError
@@ -149,9 +149,10 @@ def _server_assignor(strategy: str) -> ServerAssignor:
             raise CommandError(f"{text}, and your own as package.module:Class")
         return SERVER_BUILT_IN[strategy]()
     made = _imported(strategy)
-    if not isinstance(made, ServerAssignor):
-        raise CommandError(f"{strategy} is no assignor: it has not the methods of ottla.assign.server.ServerAssignor")
-    return made
+    problem = unfit(made)
+    if problem is not None:
+        raise CommandError(f"{strategy} {problem}")
+    return cast(ServerAssignor, made)
 
 
 def _imported(strategy: str) -> object:
