@@ -164,6 +164,13 @@ def test_a4_what_no_chain_of_moves_makes_more_even_is_as_even_as_the_subscriptio
     assert found.evenness() == "Members have 1 to 5 partitions each: as even as these subscriptions allow."
 
 
+def test_a7_what_several_members_had_and_have_is_counted_once() -> None:
+    group = settled(BroadcastAssignor, Cluster.of({"t0": 3}), {"C0": ("t0",), "C1": ("t0",)})
+    found = explained(group, lambda: group.join("C2", ["t0"]), "broadcast")
+    assert found.stickiness() == "3 of 3 partitions stayed where they were (3 could have)."
+    assert (found.kept, found.could_stay, found.moved, found.must_move) == (3, 3, 0, None)
+
+
 def test_a7_of_another_assignor_it_is_said_what_moved_and_not_why() -> None:
     """RackAssignor looks at who had what: C1 comes, and takes what lies in its rack and nothing else."""
     cluster = Cluster({"t0": tuple(PartitionInfo(number, (rack,)) for number, rack in enumerate("aab"))})

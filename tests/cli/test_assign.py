@@ -236,6 +236,37 @@ def test_a_bad_file_is_told_in_a_sentence(ottla: Ottla, tmp_path: Path, content:
     assert sentence in said.err
 
 
+def test_a_partition_that_two_members_claim_is_told_and_counted_once(ottla: Ottla, tmp_path: Path) -> None:
+    """It happens in a classic group: a member that was silent for long still says that it has what others got."""
+    claims = tmp_path / "claims.json"
+    claims.write_text('{"C0": ["t-0", "t-1"], "C1": ["t-1", "t-2"]}')
+    group = ("assign", "-t", "t:3", "--previous", str(claims))
+    said = ottla(*group)
+    assert said.out.count("Generation 2 takes t-1 from its owners, and the next one hands it over.") == 1
+    assert "3 of 3 partitions stayed where they were (3 could have).\n" in said.out
+    three = ottla(*group, "--kill", "C0", "--kill", "C1", "--add", "C2", "--json").data
+    assert (three["sticky"]["moved"], three["sticky"]["could_stay"]) == (3, 0)
+    data = ottla(*group, "--json").data["sticky"]
+    assert {key: data[key] for key in ("kept", "could_stay", "moved", "must_move")} == {
+        "kept": 3,
+        "could_stay": 3,
+        "moved": 0,
+        "must_move": None,
+    }
+    refused = ottla(*group, "--protocol", "consumer")
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err == (
+        f"ottla: --previous: {claims} gives t-1 to C0 and C1, and in a consumer group a partition has one owner: leave "
+        "it to one of them, or rehearse a classic group\n"
+    )
+
+
+def test_what_nobody_ever_had_has_not_moved(ottla: Ottla) -> None:
+    data = ottla("assign", "-t", "t0:1", "-m", "C0", "-s", "tests.cli.test_assign:LeavesOut", "--json").data
+    assert [each["move"] for each in data["partitions"]] == ["nobody"]
+    assert data["sticky"]["moved"] == 0
+
+
 def test_a_file_that_a_spreadsheet_or_an_editor_has_saved_is_read(ottla: Ottla, tmp_path: Path) -> None:
     (tmp_path / "before.json").write_text('{"C0": ["t0-0"]}', encoding="utf-8-sig")
     data = ottla("assign", "-t", "t0:1", "--previous", str(tmp_path / "before.json"), "--json").data
@@ -256,6 +287,12 @@ class Forgetful:
 
     def on_assignment(self, assignment: Assignment, generation_id: int) -> None:
         pass
+
+
+class LeavesOut(Forgetful):
+    """Gives nothing to anybody, on purpose."""
+
+    every_partition = False
 
 
 class Raising(Forgetful):

@@ -67,18 +67,21 @@ class Explanation(NamedTuple):
     #: moves may do what none of them does alone: a partition to a member that gives another one away.
     is_even: bool
     one_move_helps: bool
-    #: Of the partitions that somebody had, how many stayed; and how many could have: the owner is there and wants them.
+    #: How many partitions somebody had; how many of these stayed; and how many could have: an owner is there and wants
+    #: them. One that several members had counts once.
+    had: int
     kept: int
     could_stay: int
-    #: The fewest that had to move so that it is this even; None if members want different topics.
+    #: The fewest that had to move so that it is this even; None if members want different topics, or if several members
+    #: had the same partition.
     must_move: int | None
     #: Partitions that nobody reads: no member wants their topic, or their assignor has left them out.
     unread: tuple[TopicPartition, ...] = ()
 
     @property
     def moved(self) -> int:
-        """How many partitions have another owner than before."""
-        return sum(each.move not in (Move.KEPT, Move.NEW) for each in self.placements)
+        """How many partitions that somebody had are with somebody else now, or with nobody."""
+        return sum(bool(each.before) and each.move is not Move.KEPT for each in self.placements)
 
     def evenness(self) -> str:
         """How even it is, as a sentence."""
@@ -104,10 +107,9 @@ class Explanation(NamedTuple):
 
     def stickiness(self) -> str:
         """How sticky it is, as a sentence."""
-        had = sum(self.sizes_before.values())
-        if not had:
+        if not self.had:
             return "Nobody had anything before."
-        text = f"{self.kept} of {had} partitions stayed where they were ({self.could_stay} could have)."
+        text = f"{self.kept} of {self.had} partitions stayed where they were ({self.could_stay} could have)."
         if self.must_move is None:
             return text
         needed = self.could_stay - self.kept
@@ -143,6 +145,7 @@ def explain(
         member: [tp for tp in tps if tp in existing and tp.topic in wanted.get(member, ())]
         for member, tps in held.items()
     }
+    had_one_owner = all(len(members) == 1 for members in owners_before.values())
     return Explanation(
         strategy=strategy,
         generations=taken,
@@ -151,9 +154,10 @@ def explain(
         sizes_before={member: len(given) for member, given in held.items()},
         is_even=_is_even(after, subscriptions),
         one_move_helps=_one_move_helps(after, subscriptions),
+        had=len(owners_before),
         kept=sum(each.move is Move.KEPT for each in placements),
-        could_stay=sum(map(len, could_stay.values())),
-        must_move=_must_move(could_stay, subscriptions, len(everything)),
+        could_stay=len({tp for tps in could_stay.values() for tp in tps}),
+        must_move=_must_move(could_stay, subscriptions, len(everything)) if had_one_owner else None,
         unread=tuple(tp for tp in group.cluster.partitions(group.cluster.topics) if tp not in owners),
     )
 
@@ -248,7 +252,7 @@ class _Reasons:
             why = self._why.get(self._strategy)
             because = why(tp, members[0]) if why else f"{self._strategy} chose {members[0]}"
         if handed_over_in is not None and moved:
-            moved += f"; {before[0]} gave it up first, and generation {handed_over_in} handed it over"
+            moved += f"; {' and '.join(before)} gave it up first, and generation {handed_over_in} handed it over"
         return Placement(tp, members, before, move, because, moved, handed_over_in)
 
     # why it moved

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ottla.assign.checking import InvalidAssignmentError
+from ottla.assign.rehearsal import by_owner
 from ottla.base.errors import OttlaError
 from ottla.cli.assign import paper
 from ottla.cli.assign.paper import PaperGroup, PaperMember
@@ -143,7 +144,7 @@ def _on_paper(
     cluster = paper.topics_of(topics)
     if not cluster.topics:
         raise CommandError("there is nothing to assign: give topics (--topics t0:3,t1:3), or a live group (--group G)")
-    old = previous_group(before, cluster) if before is not None else None
+    old = previous_group(before, cluster, one_owner=protocol == CONSUMER) if before is not None else None
     members = dict(old.members) if old is not None else {}
     for name, wanted in paper.members_of("--member", member, cluster.topics).items():
         members[name] = members.get(name, PaperMember())._replace(topics=wanted)
@@ -269,6 +270,7 @@ def _as_json(found: Explanation, rehearsed: Rehearsal) -> dict[str, object]:
             "text": found.evenness(),
         },
         "sticky": {
+            "had": found.had,
             "kept": found.kept,
             "could_stay": found.could_stay,
             "moved": found.moved,
@@ -285,15 +287,12 @@ def _print(found: Explanation, rehearsed: Rehearsal, began: PaperGroup, *, with_
         rows.append({"member": member, "count": len(given), "before": had, "partitions": [str(tp) for tp in given]})
     print(f"{found.strategy}, generation {rehearsed.generation_id}:")
     print_rows(rows, ("member", "count", "before", "partitions"), as_json=False, none="Nobody is left in the group.")
-    held_back = [
-        (step.generation_id, tp)
-        for step in found.generations[:-1]
-        for gone in step.revoked.values()
-        for tp in gone
-        if any(each.partition == tp and each.handed_over_in is not None for each in found.placements)
-    ]
-    for generation_id, tp in held_back:
-        print(f"Generation {generation_id} takes {tp} from its owner, and the next one hands it over.")
+    handed_over = {each.partition for each in found.placements if each.handed_over_in is not None}
+    for step in found.generations[:-1]:
+        for tp, owners in by_owner(step.revoked).items():
+            if tp in handed_over:
+                whose = "its owner" if len(owners) == 1 else "its owners"
+                print(f"Generation {step.generation_id} takes {tp} from {whose}, and the next one hands it over.")
     print(found.evenness())
     print(found.stickiness())
     if found.unread:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.assign import Cluster, PartitionInfo
+from ottla.assign.rehearsal import by_owner
 from ottla.base.digits import INT32_MAX, natural
 from ottla.base.types import TopicPartition
 from ottla.cli.assign.paper import PaperGroup, PaperMember
@@ -17,10 +18,11 @@ from ottla.cli.common import CommandError
 _LAST_GENERATION = INT32_MAX - 1_000
 
 
-def previous(path: Path, cluster: Cluster) -> PaperGroup:
+def previous(path: Path, cluster: Cluster, *, one_owner: bool) -> PaperGroup:
     """What `--json` printed before, or a JSON object {"C0": ["t0-0", …], …}; with the topics of `cluster`.
 
-    Topics that have no racks there have those of the file. Raises CommandError.
+    Topics that have no racks there have those of the file. `one_owner`: no two members may have a partition, which
+    happens in classic groups only. Raises CommandError.
     """
     try:
         data = json.loads(path.read_text(encoding="utf-8-sig"))  # editors put a mark in front
@@ -43,6 +45,13 @@ def previous(path: Path, cluster: Cluster) -> PaperGroup:
             if tp in holds[:place]:
                 raise CommandError(f"--previous: {path} has {tp} twice for {member}")
         members[member] = PaperMember(kept, holds, racks.get(member), instances.get(member))
+    claims = by_owner({name: member.holds or () for name, member in members.items()})
+    for tp, owners in claims.items() if one_owner else ():
+        if len(owners) > 1:
+            raise CommandError(
+                f"--previous: {path} gives {tp} to {' and '.join(owners)}, and in a consumer group a partition has one "
+                "owner: leave it to one of them, or rehearse a classic group"
+            )
     topic_racks = whole.get("topic_racks", {})
     topics = {topic: _with_racks(infos, topic_racks.get(topic, ())) for topic, infos in cluster.topics.items()}
     return PaperGroup("", Cluster(topics), members, whole.get("generation", 1))
