@@ -9,6 +9,7 @@ from ottla.assign import Cluster, PartitionInfo
 from ottla.base.patterns import PatternError, compile_pattern
 from ottla.cli.assign.paper import PaperGroup, PaperMember, is_known
 from ottla.cli.common import CommandError, admin_config
+from ottla.cli.groups.common import existing_group
 
 if TYPE_CHECKING:
     from ottla.client.admin.types import MemberDescription, TopicDescription
@@ -33,9 +34,7 @@ def live_group(
     from ottla.client.admin.types import CONSUMER
 
     with Admin(admin_config(bootstrap, config)) as admin:
-        found = admin.describe_groups([group])[group]
-        if not found.exists:
-            raise CommandError(f"there is no group {group}; `ottla groups list` shows which there are")
+        found = existing_group(admin, group)
         if found.protocol_type not in ("", _CONSUMERS):
             raise CommandError(
                 f"the members of {group} are no consumers (protocol type {found.protocol_type!r}): only they know how "

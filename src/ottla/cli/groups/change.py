@@ -18,7 +18,7 @@ from ottla.cli.common import (
     print_json,
     say,
 )
-from ottla.cli.groups.common import Group
+from ottla.cli.groups.common import Group, refuse_other_types
 
 
 def delete(
@@ -83,12 +83,18 @@ def remove_members(
 
     Example: `ottla groups remove-members billing --instance worker-3`
     """
-    from ottla import Admin
+    from ottla import Admin, KafkaError
+    from ottla.wire.errors import ErrorCode
 
     if everybody == bool(member or instance):
         raise CommandError("say which members: --member ID, --instance ID, or --all")
     with Admin(admin_config(bootstrap, config)) as admin:
-        removed = admin.remove_members(group, member, instances=instance or (), reason=reason)
+        try:
+            removed = admin.remove_members(group, member, instances=instance or (), reason=reason)
+        except KafkaError as error:
+            if error.code == ErrorCode.GROUP_ID_NOT_FOUND:
+                refuse_other_types(admin, [group])
+            raise
     if as_json:
         print_json({"group": group, "removed": removed})
         return

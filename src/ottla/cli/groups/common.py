@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
@@ -18,6 +18,11 @@ Group = Annotated[str, typer.Argument(help="The group's id.")]
 #: How often a watch may look; and the longest that it may sleep.
 _SHORTEST_S, _LONGEST_S = 0.05, 86_400
 
+#: A broker older than 3.7 names no types.
+_KNOWN_TYPES = ("", "classic", "consumer")
+#: Other types of Apache Kafka 4, whose tools are called after them.
+_WITH_A_TOOL = ("share", "streams")
+
 T = TypeVar("T")
 
 
@@ -25,12 +30,31 @@ def existing_group(admin: Admin, group: str) -> GroupDescription:
     """The group. Raises CommandError when there is none."""
     found = find_group(admin, group)
     if found is None:
+        refuse_other_types(admin, [group])
         raise CommandError(f"there is no group {group}; `ottla groups list` shows which there are")
     return found
 
 
+def refuse_other_types(admin: Admin, groups: Collection[str]) -> None:
+    """Raises CommandError for the first of `groups` that is there, and is neither a classic nor a consumer group.
+
+    `find_group` knows nothing of it: a broker describes share groups (KIP-932) and streams groups (KIP-1071) by other
+    requests.
+    """
+    for each in admin.list_groups() if groups else ():
+        kind = each.type.lower()
+        if each.group_id in groups and kind not in _KNOWN_TYPES:
+            tool = f"; Apache Kafka's kafka-{kind}-groups.sh knows it" if kind in _WITH_A_TOOL else ""
+            raise CommandError(
+                f"{each.group_id} is a {kind} group, and Ottla's commands only know classic and consumer groups{tool}"
+            )
+
+
 def find_group(admin: Admin, group: str) -> GroupDescription | None:
-    """The group; None when there is none. An older broker describes it as dead then, a newer one answers an error."""
+    """The group; None when there is none that these commands know.
+
+    An older broker describes it as dead then, a newer one answers an error.
+    """
     from ottla import KafkaError
     from ottla.wire.errors import ErrorCode
 

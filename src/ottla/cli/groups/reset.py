@@ -21,7 +21,7 @@ from ottla.cli.common import (
     print_rows,
     say,
 )
-from ottla.cli.groups.common import Group, find_group
+from ottla.cli.groups.common import Group, find_group, refuse_other_types
 from ottla.cli.groups.offset_file import to_csv
 from ottla.cli.groups.targets import Way, plan, way_of
 
@@ -105,12 +105,15 @@ def _check_scope(way: Way, topics: Sequence[str], *, all_topics: bool) -> None:
 def _must_be_empty(admin: Admin, group: str) -> bool:
     """Raises CommandError if the group has members. Returns whether there is such a group."""
     found = find_group(admin, group)
-    if found is not None and found.members:
+    if found is None:
+        refuse_other_types(admin, [group])
+        return False
+    if found.members:
         raise CommandError(
             f"{group} is {found.state} and has {counted(len(found.members), 'member')}: stop them first, "
             f"or remove those that are gone with `ottla groups remove-members {group}`"
         )
-    return found is not None
+    return True
 
 
 def _partitions(

@@ -26,7 +26,7 @@ from ottla.cli.common import (
     say,
 )
 from ottla.cli.groups.changes import Change, Changes
-from ottla.cli.groups.common import Heard, check_every, find_group, until_s
+from ottla.cli.groups.common import Heard, check_every, find_group, refuse_other_types, until_s
 from ottla.cli.groups.reading import Reader, keeps_events
 from ottla.cli.groups.targets import iso_time_ms, time_ago_ms
 
@@ -114,11 +114,14 @@ def _since_ms(from_beginning: bool, since: str | None, now_ms: int) -> int | Non
 
 def _poll(admin: Admin, groups: Sequence[str], every_s: float, until_s: float | None, *, as_json: bool) -> None:
     """Look at the groups again and again, and say what has changed."""
-    changes, heard = {group: Changes() for group in groups}, Heard()
+    changes, heard, is_first = {group: Changes() for group in groups}, Heard(), True
     while True:
         found = heard.of(lambda: {group: find_group(admin, group) for group in groups})
         now_s = time.monotonic()
         if found is not None:
+            if is_first:
+                refuse_other_types(admin, [group for group, look in found.items() if look is None])
+                is_first = False
             for group, look in found.items():
                 for change in changes[group].seen(look, now_s):
                     _tell(change, group, as_json=as_json, is_one=len(groups) == 1)
