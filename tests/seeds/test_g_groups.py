@@ -1,4 +1,4 @@
-"""How groups are coordinated, G1 to G22: each row as a person would tell it, with its numbers and names.
+"""How groups are coordinated, G1 to G21: each row as a person would tell it, with its numbers and names.
 
 The broker's half is asked of the coordinator itself, in a runtime in memory whose time the test moves. Our client's
 half is asked of its core in the same way, or of live consumers on a live broker.
@@ -19,7 +19,6 @@ from ottla import (
     OffsetSpec,
     TopicPartition,
 )
-from ottla.client.admin.types import AlterConfig, ConfigResource, ResourceType
 from ottla.client.config.producer import producer_config
 from ottla.client.core.intents import CoordinatorKind
 from ottla.client.net.cluster import Cluster
@@ -473,12 +472,3 @@ async def test_g21_a_group_changes_its_protocol_while_it_has_members() -> None:
         await group.comes_to({"C0": "tp0 tp1"})
         kinds.append((await admin.describe_groups(["g"]))["g"].type.lower())
     assert kinds == ["classic", "consumer", "classic"]
-
-
-async def test_g22_a_group_can_have_settings_of_its_own() -> None:
-    """`consumer.session.timeout.ms` of one group, by IncrementalAlterConfigs; another group keeps the broker's."""
-    async with live_group(t=1) as group, AsyncAdmin(group.servers) as admin:
-        mine, other = (ConfigResource(ResourceType.GROUP, name) for name in ("g", "another"))
-        await admin.incremental_alter_configs({mine: [AlterConfig("consumer.session.timeout.ms", "50000")]})
-        found = await admin.describe_configs([mine, other])
-        assert [found[each]["consumer.session.timeout.ms"].value for each in (mine, other)] == ["50000", "45000"]
