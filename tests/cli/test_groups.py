@@ -224,6 +224,7 @@ def test_g18_a_file_that_is_none_is_one_clear_sentence(
         (("x:0",), "say where to: --to, --by-duration, --shift, or --from-file\n"),
         (("x:0", "--to", "earliest", "--shift", "1"), "or --from-file, but only one of them"),
         (("--to", "earliest"), "say which partitions: topics, TOPIC:PARTITION, or --all-topics"),
+        (("x:0", "--to", "earliest", "--export", "--json"), "--export prints CSV: leave it, or --json away"),
         (("x", "--all-topics", "--to", "earliest"), "say which partitions: topics, TOPIC:PARTITION, or --all-topics"),
         (("--from-file", "/nowhere.csv"), "--from-file /nowhere.csv does not exist"),
         (("--from-file", "/tmp"), "--from-file /tmp is not a text file"),

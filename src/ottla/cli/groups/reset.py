@@ -72,6 +72,8 @@ def reset(
     """
     from ottla import Admin, OffsetAndMetadata
 
+    if export and as_json:
+        raise CommandError("--export prints CSV: leave it, or --json away")
     now_ms = SystemClock().now_ms()
     way = way_of(group, to=to, by_duration=by_duration, shift=shift, from_file=from_file, now_ms=now_ms)
     _check_scope(way, topics or (), all_topics=all_topics)
