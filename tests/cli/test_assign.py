@@ -398,13 +398,52 @@ def test_a_live_group_that_cannot_be_rehearsed_says_why(ottla: Ottla, ottla_brok
             consumer.poll(0.1)
         said = ottla("assign", "--group", "cli-own")
         assert said.code == 1
-        assert "cli-own divides by 'broadcast', which is none of Ottla's own assignors: name its class" in said.err
+        assert (
+            "cli-own divides by 'broadcast'. If that is the one that comes with Ottla add --strategy "
+            "ottla.assign.examples:BroadcastAssignor, else name its class with --strategy package.module:Class"
+        ) in said.err
         named = ottla("assign", "--group", "cli-own", "-s", "ottla.assign.examples:BroadcastAssignor", "--json")
         assert list(named.data["assignment"].values()) == [["cli-own-0"]]
     asyncio.run(_join_as_connect(ottla_broker))
     said = ottla("assign", "--group", "cli-connect")
     assert said.code == 1
     assert "the members of cli-connect are no consumers (protocol type 'connect')" in said.err
+
+
+def test_a_live_group_that_divides_by_a_shipped_or_an_own_assignor_says_how_to_name_it(ottla: Ottla) -> None:
+    shipped, own = "ottla.assign.server.lag_weighted:LagWeighted", f"{__name__}:TellsNothing"
+    with Broker({"group.consumer.assignors": f"{shipped},{own}"}) as broker:
+        servers = {"bootstrap.servers": broker.bootstrap_servers}
+        with Admin(servers) as admin:
+            admin.create_topics([NewTopic("t", 1)])
+        for name, sentence in (
+            (
+                "lag-weighted",
+                f"divides by 'lag-weighted'. If that is the one that comes with Ottla add --strategy {shipped}",
+            ),
+            ("nothing", "divides by 'nothing', which is none of Ottla's own assignors: name its class with --strategy"),
+        ):
+            group = ("--group", name, "--bootstrap", broker.bootstrap_servers)
+            settings = {**servers, "group.id": name, "group.protocol": "consumer", "group.remote.assignor": name}
+            with Consumer(settings) as consumer:
+                consumer.subscribe(["t"])
+                while "there is no group" in (said := ottla("assign", *group)).err:
+                    consumer.poll(0.1)
+                assert (said.code, said.out) == (1, "")
+                assert sentence in said.err
+                if name == "lag-weighted":
+                    data = ottla("assign", *group, "--strategy", shipped, "--json").data
+                    assert list(data["assignment"].values()) == [["t-0"]]
+
+
+class TellsNothing:
+    """An assignor of the server's side that leaves everything to nobody."""
+
+    name = "nothing"
+    every_partition = False
+
+    def assign(self, group: object) -> dict[str, dict[bytes, list[int]]]:
+        return {}
 
 
 async def _join_as_connect(broker: Broker) -> None:

@@ -16,6 +16,15 @@ if TYPE_CHECKING:
 
 #: The protocol type of consumers, in either protocol.
 _CONSUMERS = "consumer"
+#: Examples that come with Ottla, by the type of their groups; somebody's own may be called the same.
+_SHIPPED = {
+    "classic": {
+        "broadcast": "ottla.assign.examples:BroadcastAssignor",
+        "rack": "ottla.assign.examples:RackAssignor",
+        "weighted": "ottla.assign.examples:WeightedAssignor",
+    },
+    "consumer": {"lag-weighted": "ottla.assign.server.lag_weighted:LagWeighted"},
+}
 #: Ottla's history of groups: no pattern of a consumer means it.
 _NEVER_MATCHED = {"__ottla_group_events"}
 
@@ -48,10 +57,7 @@ def live_group(
         if strategy is None and not found.protocol:
             raise CommandError(f"the group {group} is being rebalanced ({found.state}): try again, or give --strategy")
         if strategy is None and not is_known(found.protocol, is_consumer_group=is_consumer_group):
-            raise CommandError(
-                f"{group} divides by {found.protocol!r}, which is none of Ottla's own assignors: name its class with "
-                "--strategy package.module:Class"
-            )
+            raise CommandError(f"{group} divides by {found.protocol!r}{_how_to_name(found.protocol, found.type)}")
         known = {listing.name for listing in admin.list_topics()} - _NEVER_MATCHED
         wanted = {member.member_id: _wanted(member, known) for member in found.members}
         described = admin.describe_topics(sorted(known & set(more_topics).union(*wanted.values())))
@@ -75,6 +81,15 @@ def live_group(
     return PaperGroup(
         strategy or found.protocol, _cluster(described, racks), members, 1, is_consumer_group, ids, behind
     )
+
+
+def _how_to_name(assignor: str, group_type: str) -> str:
+    """The end of a sentence: what to type for an assignor that has no short name."""
+    own = "name its class with --strategy package.module:Class"
+    shipped = _SHIPPED[group_type].get(assignor)
+    if shipped is None:
+        return f", which is none of Ottla's own assignors: {own}"
+    return f". If that is the one that comes with Ottla add --strategy {shipped}, else {own}"
 
 
 def _cluster(described: Mapping[str, TopicDescription], racks: Mapping[int, str | None]) -> Cluster:
