@@ -307,7 +307,8 @@ class PartitionLog:
                 length = first_bytes if min_one_batch else 0
         slices = (Slice(segment.log, position, length),) if length > 0 else ()
         aborted = self._aborted(segment, offset, position + length) if committed else None
-        return Read(ErrorCode.NONE, slices, end, stable, start, aborted)
+        following = self._segments.following_base(segment)
+        return Read(ErrorCode.NONE, slices, end, stable, start, aborted, following is not None and following < limit)
 
     def _position_of(self, segment: Segment, limit: int) -> int:
         """Where in `segment` the records at `limit` begin; its end when they are in a later segment, or not there."""

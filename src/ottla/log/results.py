@@ -87,6 +87,8 @@ class Read(NamedTuple):
     log_start_offset: int
     #: None for READ_UNCOMMITTED.
     aborted: tuple[AbortedTransaction, ...] | None = None
+    #: There are more records in a later segment: a read ends where its segment does.
+    has_more: bool = False
 
     @property
     def size_bytes(self) -> int:

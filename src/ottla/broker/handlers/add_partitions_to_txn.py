@@ -1,12 +1,12 @@
 """AddPartitionsToTxn, versions 0–5: one transaction up to version 3, several from version 4 on (KIP-890)."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from ottla.broker.handlers.fencing import fenced_as
 from ottla.broker.handlers.parts import PART_PARTITIONS
 from ottla.broker.handlers.table import RequestContext
-from ottla.broker.metadata.names import INTERNAL_TOPICS
+from ottla.broker.metadata.names import INTERNAL_TOPICS, NOT_IN_TRANSACTIONS
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.partitions import HasPartitions
 from ottla.broker.ports.slices import HasSlices
@@ -81,16 +81,18 @@ def _refused(
     node: _Node, one: AddPartitionsToTxnTransaction, context: RequestContext, missing: Sequence[_Place]
 ) -> AddPartitionsToTxnResult | None:
     """The answer for who may not write in this transaction, or not to all of the topics. None is added then."""
-    if context.api_version >= _MANY_FROM or not node.access.is_on:
-        return None
-    if not node.access.allows(context, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, one.transactional_id):
-        return _refuse_all(one, {}, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    names = (topic.name for topic in one.topics if topic.name not in INTERNAL_TOPICS)
-    refused = node.access.refused(context, AclOperation.WRITE, ResourceType.TOPIC, names)
+    access, of_brokers = node.access, context.api_version >= _MANY_FROM
+    refused: Container[str] = ()
+    if not of_brokers and access.is_on:
+        if not access.allows(context, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, one.transactional_id):
+            return _refuse_all(one, {}, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        names = (topic.name for topic in one.topics if topic.name not in INTERNAL_TOPICS)
+        refused = access.refused(context, AclOperation.WRITE, ResourceType.TOPIC, names)
+    closed = NOT_IN_TRANSACTIONS if of_brokers else INTERNAL_TOPICS
     errors = {
         (topic.name, index): ErrorCode.TOPIC_AUTHORIZATION_FAILED
         for topic in one.topics
-        if topic.name in refused or topic.name in INTERNAL_TOPICS
+        if topic.name in refused or topic.name in closed
         for index in topic.partitions
     }
     if not errors:

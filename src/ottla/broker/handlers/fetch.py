@@ -322,7 +322,9 @@ class _Fetch:
 
 
 def _is_urgent(result: PartitionResult) -> bool:
-    return result.read.error is not ErrorCode.NONE or result.diverging is not None
+    """Whether the answer does not wait for `min_bytes`. As in Kafka it does not where more is in a later segment."""
+    read = result.read
+    return read.error is not ErrorCode.NONE or result.diverging is not None or read.has_more
 
 
 def _failed(error: ErrorCode) -> Read:

@@ -122,6 +122,8 @@ def handle(node: _Node, frame: Frame, offset: int, context: RequestContext) -> A
 def _proceed(produce: "_Produce") -> Any:
     """Append now, or once the transaction coordinator has said yes. A response, or a future of it."""
     deque(produce.find_unverified(), 0)
+    if produce.has_several_producers:
+        return produce.refuse_all(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if not produce.unverified:
         return _append(produce, {})
     return then(produce.verify(), lambda errors: _append(produce, errors))
@@ -139,6 +141,8 @@ async def _slowly(node: _Node, produce: "_Produce", context: RequestContext) -> 
     if preparing is not None:
         await preparing
     await node.slices.run(counted(context, produce.find_unverified()))
+    if produce.has_several_producers:
+        return produce.refuse_all(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     errors = await produce.verify() if produce.unverified else {}
     await node.slices.run(counted(context, produce.append(errors)))
     response: ProduceResponse | asyncio.Future[ProduceResponse] = produce.response()
@@ -164,6 +168,8 @@ class _Produce:
         #: The partitions with transactional batches whose transaction is not open in the partition yet.
         self.unverified: list[_Unverified] = []
         self._guards: dict[TopicPartition, int] = {}
+        #: The ids and epochs of the transactional batches.
+        self._producers: set[tuple[int, int]] = set()
         self._topics: list[TopicProduceResponse] = []
         self._count = 0
         for topic in request.topic_data:
@@ -222,8 +228,7 @@ class _Produce:
         if self._request.transactional_id is None or self._request.acks not in _ACKS:
             return
         bumps = self._context.api_version >= _ADDS_PARTITIONS_FROM
-        if not bumps and not self._node.config.flag("transaction.partition.verification.enable"):
-            return
+        verifies = bumps or self._node.config.flag("transaction.partition.verification.enable")
         now_ms = self._node.clock.now_ms()
         for topic in self._request.topic_data:
             for data in topic.partition_data:
@@ -231,15 +236,23 @@ class _Produce:
                 records = data.records
                 if not isinstance(partition, Partition) or records is None or len(records) < HEADER_BYTES:
                     continue
-                if not is_transactional(records):
+                if not is_transactional(records) or partition.tp.topic in INTERNAL_TOPICS:
                     continue
                 producer_id, epoch, sequence = producer_of(records)
+                self._producers.add((producer_id, epoch))
+                if not verifies:
+                    continue
                 verification = partition.log.begin_verification(
                     producer_id, sequence, epoch, supports_epoch_bump=bumps, now_ms=now_ms
                 )
                 if verification.needed:
                     self.unverified.append(_Unverified(partition.tp, verification.guard, producer_id, epoch))
                 yield
+
+    @property
+    def has_several_producers(self) -> bool:
+        """Whether batches are of several transactions: the coordinator would be asked about one of them only."""
+        return len(self._producers) > 1
 
     def verify(self) -> "asyncio.Future[dict[TopicPartition, ErrorCode]]":
         """Ask the transaction coordinator about them."""

@@ -19,6 +19,8 @@ BOOTSTRAP_CHECKPOINT: Final = "bootstrap.checkpoint"
 #: The file that says which cluster and node the data directory belongs to.
 META_PROPERTIES: Final = "meta.properties"
 INTERNAL_TOPICS: Final = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC, GROUP_EVENTS_TOPIC})
+#: Nothing in these belongs to a transaction: its marker would be a record that the coordinator does not know.
+NOT_IN_TRANSACTIONS: Final = INTERNAL_TOPICS - {GROUP_TOPIC}
 
 
 def collision_key(name: str) -> str:

@@ -158,7 +158,9 @@ def apply_to_group(shard: GroupShard, batch: ReplayedBatch, now_ms: int) -> Deci
 
 
 def apply_to_transactions(shard: TransactionShard, batch: ReplayedBatch, now_ms: int) -> Decision:
-    """A batch of `__transaction_state`."""
+    """A batch of `__transaction_state`. A marker says nothing: versions before let any client have one written."""
+    if batch.commit is not None:
+        return NOTHING
     require(batch.producer_id is None, "__transaction_state holds plain batches only")
     for record in log_records(batch):
         shard.apply(record, now_ms)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ottla.base.limits import MAX_INLINE_MARKERS
 from ottla.base.types import TopicPartition
+from ottla.broker.metadata.names import NOT_IN_TRANSACTIONS
 from ottla.broker.runtime.answers import ready
 from ottla.broker.runtime.coordinators import Coordinators
 from ottla.broker.runtime.partitions import Partitions
@@ -59,6 +60,10 @@ class Markers:
         self, partitions: Sequence[TopicPartition], marker: Marker, results: dict[TopicPartition, ErrorCode]
     ) -> Iterator[None]:
         for tp in partitions:
+            if tp.topic in NOT_IN_TRANSACTIONS:  # a coordinator of before may have let it in: nothing of it is there
+                results[tp] = ErrorCode.NONE
+                yield
+                continue
             appended = self._partitions.append_marker(
                 tp,
                 producer_id=marker.producer_id,
