@@ -14,7 +14,7 @@ from ottla.wire.messages import fetch as f
 from ottla.wire.messages import produce as p
 from ottla.wire.messages.end_txn import EndTxnRequest
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
-from tests.broker.records_io import produce
+from tests.broker.records_io import fetch, produce
 from tests.broker.wire_client import WireClient, batch
 
 pytestmark = pytest.mark.usefixtures("transaction_coordinator")
@@ -156,3 +156,16 @@ async def test_a_waiting_fetch_hears_of_its_topic_deleted(
     await waiting.begin(committed=committed)
     await broker.node.topics.delete_all([broker.node.image.topics["t"]])
     assert await waiting.records() == {}
+
+
+async def test_a_fetch_does_not_wait_for_more_where_more_is_in_the_next_segment(broker: AsyncBroker) -> None:
+    """An answer ends where its segment does. A reader of what lies behind would wait at the end of each."""
+    await broker.node.topics.create("t", 1, {"segment.bytes": "1048576"})
+    async with WireClient(broker) as client:
+        for _ in range(3):
+            await produce(client, batch(bytes(700_000)))
+        for level in (0, 1):
+            for offset in (0, 1):
+                options = {"max_wait_ms": 3_600_000, "min_bytes": 1_100_000, "max_bytes": 2**30}
+                found = await fetch(client, offset, isolation_level=level, partition_max_bytes=2**30, **options)
+                assert 700_000 < len(found.records) < 1_000_000

@@ -1,20 +1,24 @@
 """Frames of every kind: what cannot be understood closes its connection and disturbs nobody else."""
 
 import asyncio
+import socket
 import struct
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ottla.base.clock import ManualClock
 from ottla.broker.tls_alerts import UNEXPECTED_MESSAGE
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.errors import ErrorCode
-from ottla.wire.frames import decode_response
+from ottla.wire.frames import decode_response, encode_request
+from ottla.wire.messages import produce as p
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.messages.metadata import MetadataRequest
-from tests.broker.wire_client import WireClient, first_version
+from tests.broker.records_io import fetch_request, produce
+from tests.broker.wire_client import WireClient, batch, first_version
 
 _NAMED = ApiVersionsRequest("test", "1.0")
 
@@ -104,14 +108,49 @@ async def test_bytes_after_a_request_are_ignored_as_kafka_does(client: WireClien
 
 
 async def test_idle_connections_are_closed() -> None:
-    from ottla.base.clock import ManualClock
-
     clock = ManualClock()
     async with AsyncBroker({"connections.max.idle.ms": 5_000}, clock=clock) as broker, WireClient(broker) as idle:
         await idle.ask(ApiKey.API_VERSIONS, _NAMED)
         clock.advance(6_000)
         broker.node.timers.fire()
         assert await idle.is_closed()
+
+
+async def test_who_reads_slowly_is_not_idle() -> None:
+    """An answer may take longer than `connections.max.idle.ms` on its way."""
+    clock, loop = ManualClock(), asyncio.get_running_loop()
+    async with AsyncBroker({"connections.max.idle.ms": 5_000}, clock=clock) as broker:
+        await broker.node.topics.create("t", 1, {})
+        async with WireClient(broker) as client:
+            for _ in range(12):
+                assert (await produce(client, batch(bytes(900_000))))[0].error_code == 0
+        frame = encode_request(ApiKey.FETCH, 11, 1, "slow", fetch_request(max_bytes=2**30, partition_max_bytes=2**30))
+        with socket.socket() as slow:
+            slow.setblocking(False)
+            await loop.sock_connect(slow, (broker.host, broker.port))
+            await loop.sock_sendall(slow, frame)
+            read_bytes, size = 4, int.from_bytes(await loop.sock_recv(slow, 4), "big")
+            while read_bytes < size + 4:
+                for _ in range(20):
+                    got = await loop.sock_recv(slow, 100_000)
+                    assert got or read_bytes == size + 4, "the broker has closed the connection"
+                    read_bytes += len(got)
+                clock.advance(3_000)
+                broker.node.timers.fire()
+            assert clock.monotonic_ms() > 10_000
+
+
+async def test_what_came_before_the_end_is_carried_out(broker: AsyncBroker) -> None:
+    """A producer with acks=0 closes when it has sent all."""
+    await broker.node.topics.create("t", 1, {})
+    data = (p.PartitionProduceData(0, batch(b"v")),)
+    request = p.ProduceRequest(None, 0, 1000, (p.TopicProduceData(name="t", partition_data=data),))
+    frame = encode_request(ApiKey.PRODUCE, 12, 1, "c", request)
+    async with WireClient(broker) as client:
+        await client.send_bytes(frame * 500)
+        assert await client.drained() == b""
+    log = broker.node.partitions.find("t", 0).log  # type: ignore[union-attr]
+    assert log.end_offset == 500
 
 
 async def test_more_than_max_connections_are_refused() -> None:

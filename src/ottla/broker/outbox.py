@@ -29,6 +29,9 @@ _MORE: Final = getattr(socket, "MSG_MORE", 0)
 class Outbox(Protocol):
     """The sending half of one connection."""
 
+    #: Grows when the peer takes something of what waits.
+    progress: int
+
     @property
     def busy(self) -> bool:
         """Whether the peer has not taken everything yet."""
@@ -77,6 +80,7 @@ class TransportOutbox:
         self._drained = drained
         self._lost = lost
         self.busy = False
+        self.progress = 0
 
     def send(self, pieces: Sequence[Piece]) -> None:
         try:
@@ -94,6 +98,7 @@ class TransportOutbox:
     def resume(self) -> None:
         if self.busy:
             self.busy = False
+            self.progress += 1
             self._drained()
 
 
@@ -116,6 +121,7 @@ class TlsOutbox:
         self._unread = unread
         self._queue: deque[Piece] = deque()
         self._is_paused = False
+        self.progress = 0
         self._next: asyncio.Handle | None = None
 
     @property
@@ -147,6 +153,7 @@ class TlsOutbox:
         """The transport takes more."""
         if self._is_paused:
             self._is_paused = False
+            self.progress += 1
             self._unread(0)
             if self._next is None:
                 self._turn()
@@ -207,6 +214,7 @@ class SocketOutbox:
         self._unread = unread
         self._queue: deque[Piece] = deque()
         self._waiting = False
+        self.progress = 0
 
     @property
     def busy(self) -> bool:
@@ -291,6 +299,7 @@ class SocketOutbox:
         return sent
 
     def _ready(self) -> None:
+        self.progress += 1
         self._push()
         if not self._queue:
             self._drained()

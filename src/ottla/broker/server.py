@@ -80,6 +80,10 @@ class Connection(asyncio.BufferedProtocol):
         self._admission: Admission | None = None
         #: It is not its turn yet, or it is refused and will be closed: it is not served.
         self._is_held = False
+        #: Nothing more will come: it closes when the frames that wait are carried out.
+        self._is_at_end = False
+        #: What the outbox had told of its progress when that was last asked.
+        self._progress = 0
         #: Whether the client may stay for longer than it takes to say who it is.
         self._is_admitted = self.session.is_known = not listener.is_guarded
 
@@ -255,6 +259,8 @@ class Connection(asyncio.BufferedProtocol):
             return "its frame has stopped, and others wait for its memory (queued.max.request.bytes)"
         if max_idle_ms < 0:
             return ""
+        if self._outbox is not None and self._outbox.progress != self._progress:  # it reads, however slowly
+            self._progress, self.active_ms = self._outbox.progress, now_ms
         if self._reading and self._frame_since_ms is not None and now_ms - self._frame_since_ms > max_idle_ms:
             return "its frame is not whole after connections.max.idle.ms"
         return IDLE if now_ms - self.active_ms > max_idle_ms else ""
@@ -268,7 +274,9 @@ class Connection(asyncio.BufferedProtocol):
             self._outbox.resume()
 
     def eof_received(self) -> bool:
-        return False
+        """Whether to stay: what has come before the end is carried out. A producer with acks=0 hears no more of it."""
+        self._is_at_end = bool(self._waiting)
+        return self._is_at_end
 
     def close(self) -> None:
         """Close now; what was not sent yet is dropped."""
@@ -305,7 +313,9 @@ class Connection(asyncio.BufferedProtocol):
             self._reply(answer)
             if self._has_strangers_frame:
                 self._cut_after_stranger()
-        if self._waits_for_answers and not self._is_answering:
+        if self._is_at_end and not self._is_answering:
+            self._transport.close()
+        elif self._waits_for_answers and not self._is_answering:
             self._take_memory(self._frames.begun_bytes)
             self._go_on()
         else:

@@ -87,10 +87,7 @@ def reset(
         say(f"There was no group {group}; {'now there is' if execute else '--execute makes it'}.")
     for remark in made.remarks:
         say(remark)
-    if export:
-        print(to_csv(made.offsets), end="")
-    else:
-        print_rows(_rows(old, made.offsets), _COLUMNS, as_json=as_json, none="No such partitions.")
+    _show(old, made.offsets, as_csv=export, as_json=as_json)
     if not execute:
         say("Nothing was changed; add --execute to do it.")
 
@@ -129,6 +126,13 @@ def _partitions(
     if not old:
         raise CommandError(f"{group} has committed nothing: name topics instead of --all-topics")
     return existing_partitions(admin, [f"{tp.topic}:{tp.partition}" for tp in old])
+
+
+def _show(old: Mapping[TopicPartition, int], new: Mapping[TopicPartition, int], *, as_csv: bool, as_json: bool) -> None:
+    if as_csv:
+        print(to_csv(new), end="")
+    else:
+        print_rows(_rows(old, new), _COLUMNS, as_json=as_json, none="No such partitions.")
 
 
 def _rows(old: Mapping[TopicPartition, int], new: Mapping[TopicPartition, int]) -> list[dict[str, object]]:
