@@ -121,7 +121,7 @@ def test_reads_outside_the_log_are_out_of_range() -> None:
     append(log, batch(4))
     assert log.read(5, 100).error is ErrorCode.OFFSET_OUT_OF_RANGE
     assert log.read(-1, 100).error is ErrorCode.OFFSET_OUT_OF_RANGE
-    assert log.read(4, 100) == (ErrorCode.NONE, (), 4, 4, 0, None)
+    assert log.read(4, 100) == (ErrorCode.NONE, (), 4, 4, 0, None, False)
     log.delete_records_before(2)
     assert log.read(1, 100).error is ErrorCode.OFFSET_OUT_OF_RANGE
     assert headers(log.read(2, 1_000))[0].base_offset == 0
