@@ -7,6 +7,7 @@ from ottla.client.core.intents import RefreshMetadata
 from ottla.client.core.metadata import NO_LEADER
 from ottla.client.errors import DisconnectedError
 from ottla.wire.apis import ApiKey
+from ottla.wire.messages.fetch import FetchResponse
 from tests.client.core.consumer.rig import Rig, snapshot
 
 A = TopicPartition("t", 0)
@@ -80,6 +81,7 @@ def test_an_error_after_a_quiet_time_is_followed_by_short_pauses() -> None:
     rig = reading()
     for quiet_s in [10.0] * 8 + [0.2, 0.2]:
         before = refreshes(rig)
+        rig.answer(ApiKey.FETCH, FetchResponse())
         rig.fail(ApiKey.FETCH, DisconnectedError("away"))
         rig.wait(quiet_s)
         assert refreshes(rig) == before + 1

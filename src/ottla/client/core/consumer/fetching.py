@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from ottla.base.types import TopicPartition
 from ottla.client.core import intents
+from ottla.client.core.backoff import Backoff
 from ottla.client.core.consumer.answers import Next, meaning_of
 from ottla.client.core.consumer.era import Call, Ticket
 from ottla.client.core.consumer.fetch_session import FetchSession
@@ -54,6 +55,10 @@ class Fetching:
         self._brought = 0
         #: Until when a broker gets no fetch, after an error.
         self._not_before_s: dict[int, float] = {}
+        #: The pauses of brokers whose last fetch brought nothing but an error.
+        self._backoffs: dict[int, Backoff] = {}
+        #: For partitions, each with its number of refusals.
+        self._backoff = shared.backoff()
 
     def advance(self, now_s: float) -> float | None:
         """Send a fetch to each broker that has none to answer and has what is missing. Returns when to look again."""
@@ -147,7 +152,9 @@ class Fetching:
         self._shared.say(intents.DEBUG, "no connection to broker %d: %s", leader, error)
         if not error.retriable:
             self._shared.fail(error)
-        self._later(leader, now_s)
+        self._shared.refresh()
+        # the shell makes the pauses between connections grow
+        self._not_before_s[leader] = now_s + self._shared.config.retry_backoff_ms / 1000
 
     # answers
 
@@ -165,10 +172,9 @@ class Fetching:
         if isinstance(error, intents.NotSentError):
             self._shared.connections.closed(leader, Channel.FETCH)
         self._shared.say(intents.DEBUG, "fetch from broker %d failed: %s", leader, error)
-        config = self._shared.config
-        pause_ms = config.retry_backoff_ms if error.retriable else config.retry_backoff_max_ms
-        self._not_before_s[leader] = now_s + pause_ms / 1000
-        self._shared.refresh()
+        self._later(leader, now_s)
+        if not error.retriable:
+            self._not_before_s[leader] = now_s + self._shared.config.retry_backoff_max_ms / 1000
 
     def answered(
         self, ticket: Ticket, states: Mapping[TopicPartition, PartitionState], answer: FetchResponse, now_s: float
@@ -177,6 +183,7 @@ class Fetching:
         leader, offsets = ticket.about
         code = code_of(answer.error_code)
         if code is ErrorCode.NONE:
+            self._backoffs.pop(leader, None)
             self._read_partitions(states, offsets, answer, now_s)
             return
         meaning = meaning_of(Call.FETCH, code)
@@ -193,7 +200,9 @@ class Fetching:
 
     def _later(self, leader: int, now_s: float) -> None:
         self._shared.refresh()
-        self._not_before_s[leader] = now_s + self._shared.config.retry_backoff_ms / 1000
+        if leader not in self._backoffs:
+            self._backoffs[leader] = self._shared.backoff()
+        self._not_before_s[leader] = now_s + self._backoffs[leader].next_ms() / 1000
 
     def _read_partitions(
         self,
@@ -220,6 +229,7 @@ class Fetching:
         state.last_stable_offset = part.last_stable_offset
         state.log_start_offset = part.log_start_offset
         state.out_of_range_since_s = None
+        state.refusals = 0
         if not part.records:
             return
         config = self._shared.config
@@ -245,8 +255,12 @@ class Fetching:
         if meaning is Next.RESET and state.buffered_fetches == 0:
             self._out_of_range(state, now_s)
             return
-        state.retry_at_s = now_s + self._shared.config.retry_backoff_ms / 1000
-        if meaning in (Next.RESET, Next.RETRY):  # a reset comes after the stored records, which are good
+        if meaning is Next.RESET:  # it comes after the stored records, which are good
+            state.retry_at_s = now_s + self._shared.config.retry_backoff_ms / 1000
+            return
+        state.refusals += 1
+        state.retry_at_s = now_s + self._backoff.after_ms(state.refusals - 1) / 1000
+        if meaning is Next.RETRY:
             return
         if meaning is Next.FIND_LEADER:
             leader = part.current_leader

@@ -59,6 +59,7 @@ class PartitionState:
         "paused",
         "position",
         "position_epoch",
+        "refusals",
         "reset_to_ms",
         "retry_at_s",
         "taken_bytes",
@@ -101,6 +102,8 @@ class PartitionState:
         #: The end of the log (EARLIEST, LATEST) that is asked for, to see whether the lost position is in the log.
         self.end_asked: SpecialTimestamp | None = None
         self.retry_at_s = 0.0
+        #: How many fetches in a row brought an error.
+        self.refusals = 0
         self.paused = False
         #: The user does not subscribe to the topic any more, and the group has not heard of it.
         self.unwanted = False
@@ -151,6 +154,7 @@ class PartitionState:
         self.lost_epoch = UNKNOWN_EPOCH
         self.end_asked = None
         self.retry_at_s = 0.0
+        self.refusals = 0
         self.halted = False
         self.validate = epoch != UNKNOWN_EPOCH
         self.old_since_s = None
@@ -182,6 +186,12 @@ class PartitionState:
         self.seek(self.lost_at, self.lost_epoch)
         self.out_of_range_since_s = since_s
         self.retry_at_s = retry_at_s
+
+    def led_elsewhere(self) -> None:
+        """Another leader, or another epoch of it: what the former one has refused this one may bring."""
+        if self.refusals:
+            self.refusals = 0
+            self.retry_at_s = 0.0
 
     def committable(self) -> OffsetAndMetadata | None:
         """The position to commit: after the last record that the user has got."""

@@ -57,6 +57,8 @@ class Shared:
         self.watch = PollWatch(config.max_poll_interval_ms)
         self.snapshot = ClusterSnapshot()
         self.connections = Connections()
+        #: How many snapshots had another leader, or leader epoch, of a partition that is assigned.
+        self.news = 0
         self._wants_metadata = False
         self._refreshing = Refreshing(self.backoff())
         #: Tickets of the requests that change the group and have no answer yet.
@@ -135,10 +137,13 @@ class Shared:
     def learn(self, snapshot: ClusterSnapshot) -> None:
         """There is a new snapshot of the cluster."""
         before, self.snapshot = self.snapshot, snapshot
-        if self._refreshing.is_slow and any(
-            before.leadership(state.tp) != snapshot.leadership(state.tp) for state in self.positions
-        ):
-            self._refreshing.news()
+        changed = [s for s in self.positions if before.leadership(s.tp) != snapshot.leadership(s.tp)]
+        for state in changed:
+            state.led_elsewhere()
+        if changed:
+            self.news += 1
+            if self._refreshing.is_slow:
+                self._refreshing.news()
 
     def refresh(self) -> None:
         """Ask for metadata soon. While it brings nothing new, the pauses between requests grow."""
