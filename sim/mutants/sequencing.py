@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from ottla.base.rng import Rng
 from ottla.client.core.producer import sequencing
 from ottla.client.core.producer.fates import Fates
 from ottla.client.core.producer.identity import NO_SEQUENCE
@@ -42,9 +43,9 @@ def twenty_in_flight() -> Iterator[None]:
     """More batches are unanswered than a broker remembers."""
     right = Sending.__init__
 
-    def made(self: Sending, shared: Shared) -> None:
+    def made(self: Sending, shared: Shared, rng: Rng) -> None:
         config = replace(shared.config, max_in_flight_requests_per_connection=20)
-        right(self, shared._replace(config=config))
+        right(self, shared._replace(config=config), rng)
 
     with patch.object(sequencing, "MAX_UNANSWERED", 20), patch.object(Sending, "__init__", made):
         yield

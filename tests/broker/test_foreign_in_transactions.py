@@ -22,9 +22,9 @@ Producer = tuple[int, int]
 
 
 @asynccontextmanager
-async def _broker(**how: Path) -> AsyncIterator[tuple[AsyncBroker, WireClient]]:
+async def _broker(data_dir: Path | None = None) -> AsyncIterator[tuple[AsyncBroker, WireClient]]:
     """One whose coordinators have their topics."""
-    async with AsyncBroker(**how) as broker, WireClient(broker) as client:
+    async with AsyncBroker(data_dir=data_dir) as broker, WireClient(broker) as client:
         await broker.node.groups.ready()
         await broker.node.transactions.ready()
         yield broker, client
@@ -88,27 +88,31 @@ async def test_no_client_puts_a_marker_where_a_coordinator_keeps_its_transaction
     way: object, version: int, code: ErrorCode, tmp_path: Path
 ) -> None:
     """A restart would not understand it, and every transactional id of the partition would be lost."""
-    async with _broker(data_dir=tmp_path) as (broker, client):
+    async with _broker(tmp_path) as (broker, client):
         producer = await _init(client, "x")
         tp = broker.node.transactions.partition_of(_VICTIM)
+        assert tp is not None
         assert await way(client, producer, tp, version) == [code]  # type: ignore[operator]
         await client.ask(ApiKey.END_TXN, EndTxnRequest("x", *producer, True), 4)
         await _init(client, "x")
-        log = broker.node.partitions.find(*tp).log  # type: ignore[union-attr]
+        partition = broker.node.partitions.find(*tp)
+        assert partition is not None
+        log = partition.log
         assert all(entry.producer_id < 0 for entry in log.active_producers())
-    async with _broker(data_dir=tmp_path) as (_, client):
+    async with _broker(tmp_path) as (_, client):
         await _init(client, _VICTIM)
 
 
 async def test_a_marker_that_a_version_before_has_let_in_says_nothing(tmp_path: Path) -> None:
-    async with _broker(data_dir=tmp_path) as (broker, client):
+    async with _broker(tmp_path) as (broker, client):
         producer = await _init(client, _VICTIM)
         tp = broker.node.transactions.partition_of(_VICTIM)
+        assert tp is not None
         appended = broker.node.partitions.append_marker(
             tp, producer_id=1, producer_epoch=0, commit=True, coordinator_epoch=0, transaction_version=0
         )
         assert appended.error is ErrorCode.NONE
-    async with _broker(data_dir=tmp_path) as (_, client):
+    async with _broker(tmp_path) as (_, client):
         assert await _init(client, _VICTIM) == (producer[0], producer[1] + 1)
 
 
