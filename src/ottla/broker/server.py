@@ -274,8 +274,12 @@ class Connection(asyncio.BufferedProtocol):
             self._outbox.resume()
 
     def eof_received(self) -> bool:
-        """Whether to stay: what has come before the end is carried out. A producer with acks=0 hears no more of it."""
-        self._is_at_end = bool(self._waiting)
+        """Whether to stay: what has come before the end is carried out. A producer with acks=0 hears no more of it.
+
+        With TLS there is no staying: Python's transport ends both ways.
+        """
+        has_tls = self._transport is not None and self._transport.get_extra_info("ssl_object") is not None
+        self._is_at_end = bool(self._waiting) and not has_tls
         return self._is_at_end
 
     def close(self) -> None:
