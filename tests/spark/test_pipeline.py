@@ -8,7 +8,7 @@ import pytest
 
 from ottla.base.types import TopicPartition
 from ottla.spark.errors import PipelineError
-from ottla.spark.pipeline import checkpoint_of, foreach_batch, of_this_cluster, offsets_of_log, planned
+from ottla.spark.pipeline import checkpoint_of, foreach_batch, group_offsets, of_this_cluster, planned, sources_of_log
 from ottla.spark.plan import SourceOffset
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
@@ -21,20 +21,20 @@ def log(*sources: str) -> str:
 
 
 def test_s3_the_group_of_the_source_gets_the_end_of_the_batch() -> None:
-    assert offsets_of_log(log(OURS), None) == {"g": {"a": {0: 5, 1: 9}}}
+    assert group_offsets(sources_of_log(log(OURS)), None) == {"g": {"a": {0: 5, 1: 9}}}
 
 
 def test_s3_sources_without_a_group_or_of_others_are_left_out() -> None:
-    assert offsets_of_log(log(NO_GROUP, "-", '{"lines":{"0":7}}', "12", "[1]"), None) == {}
+    assert group_offsets(sources_of_log(log(NO_GROUP, "-", '{"lines":{"0":7}}', "12", "[1]")), None) == {}
 
 
 def test_s3_the_sink_may_name_the_group() -> None:
-    assert offsets_of_log(log(NO_GROUP), "h") == {"h": {"a": {0: 5}}}
+    assert group_offsets(sources_of_log(log(NO_GROUP)), "h") == {"h": {"a": {0: 5}}}
 
 
 def test_s3_the_second_form_of_the_log_names_its_sources() -> None:
     text = "\n".join(["v2", "{}", f"0:{OURS}", "1:-", 'lines:{"lines":{"0":7}}', "x"])
-    assert offsets_of_log(text, None) == {"g": {"a": {0: 5, 1: 9}}}
+    assert group_offsets(sources_of_log(text), None) == {"g": {"a": {0: 5, 1: 9}}}
 
 
 def test_s3_offsets_are_committed_for_topics_of_the_sink_s_cluster_alone() -> None:
@@ -48,7 +48,7 @@ def test_s3_offsets_are_committed_for_topics_of_the_sink_s_cluster_alone() -> No
 @pytest.mark.parametrize("text", ["{}", "v3\n{}\n" + OURS, "v1"])
 def test_s3_an_unknown_form_of_the_log_is_an_error(text: str) -> None:
     with pytest.raises(PipelineError, match="unknown form"):
-        offsets_of_log(text, None)
+        sources_of_log(text)
 
 
 @pytest.mark.parametrize("scheme", ["", "file:", "file://"])

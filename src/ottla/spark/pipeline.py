@@ -12,7 +12,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
@@ -26,15 +26,23 @@ log = logging.getLogger("ottla.spark")
 _NO_SOURCE = "-"
 
 
-def offsets_of_log(text: str, group: str | None) -> dict[str, dict[str, dict[int, int]]]:
-    """Group → topic → partition → next offset, from a file of the checkpoint's offset log; `group` overrides theirs.
+def sources_of_log(text: str) -> list[SourceOffset]:
+    """What Ottla's sources say in a file of the checkpoint's offset log.
 
     Line 1 is the log's version, line 2 the batch's metadata. Then comes one line for each source; in version 2 it
-    starts with the source's name and a colon. Sources that are not Ottla's, and sources without a group, are left out.
-    Raises PipelineError when the file has another form.
+    starts with the source's name and a colon. Raises PipelineError when the file has another form.
     """
+    version, *lines = text.split("\n")
+    if version not in ("v1", "v2") or not lines:
+        raise PipelineError(f"the checkpoint's offset log has an unknown form, it begins with {version[:20]!r}")
+    found = (_source_offset(line if version == "v1" else line.partition(":")[2]) for line in lines[1:])
+    return [offset for offset in found if offset is not None]
+
+
+def group_offsets(sources: Iterable[SourceOffset], group: str | None) -> dict[str, dict[str, dict[int, int]]]:
+    """Group → topic → partition → next offset; `group` overrides those of the sources. Who has none is left out."""
     found: dict[str, dict[str, dict[int, int]]] = {}
-    for offset in _sources(text):
+    for offset in sources:
         name = group or offset.group
         if name is not None:
             for tp, position in offset.end.items():
@@ -57,14 +65,6 @@ def of_this_cluster(
         for group, topics in offsets.items()
     }
     return {group: topics for group, topics in kept.items() if topics}, sorted(names - same)
-
-
-def _sources(text: str) -> list[SourceOffset]:
-    version, *lines = text.split("\n")
-    if version not in ("v1", "v2") or not lines:
-        raise PipelineError(f"the checkpoint's offset log has an unknown form, it begins with {version[:20]!r}")
-    found = (_source_offset(line if version == "v1" else line.partition(":")[2]) for line in lines[1:])
-    return [offset for offset in found if offset is not None]
 
 
 def _source_offset(line: str) -> SourceOffset | None:
@@ -109,8 +109,9 @@ def planned(
             raise FileNotFoundError("checkpointLocation is not an option of the writer")
         text = _read_in_time(checkpoint, f"offsets/{batch}", wait_s, needed=needed or group is not None)
         digest = hashlib.sha256(text).hexdigest()[:32]
-        ids = {topic: topic_id for source in _sources(text.decode()) for topic, topic_id in source.ids.items()}
-        return Planned(digest, offsets_of_log(text.decode(), group), ids=ids)
+        sources = sources_of_log(text.decode())
+        ids = {topic: topic_id for source in sources for topic, topic_id in source.ids.items()}
+        return Planned(digest, group_offsets(sources, group), ids=ids)
     except (OSError, PipelineError, ValueError) as error:
         if group is not None:
             raise PipelineError(f"kafka.group.id {group}: the batch's offsets cannot be read: {error}") from error
