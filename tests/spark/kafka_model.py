@@ -18,6 +18,7 @@ from ottla.spark.protocol import (
     CopyStaged,
     Ended,
     EndTransactions,
+    FindOpen,
     ForgetStaged,
     GroupOffsets,
     InitProducer,
@@ -78,14 +79,20 @@ class ModelKafka:
     def answer(self, request: Any) -> Any:
         """Carry `request` out. Raises Busy when Kafka would have it repeated."""
         match request:
-            case InitProducer(transactional_id, holder):
-                if holder is not None and self.transactions[transactional_id].epoch != holder.producer_epoch:
-                    return None
+            case InitProducer(transactional_id, None):
                 return self.init(transactional_id)
+            case InitProducer(transactional_id, Handle() as holder):
+                return self.init_again(transactional_id, holder)
             case ReadLedger():
                 return self.ledger_now()
             case ListOpen():
                 return sorted(name for name, t in self.transactions.items() if t.state is not State.EMPTY)
+            case FindOpen():
+                return [
+                    Handle(name, t.producer_id, t.epoch)
+                    for name, t in sorted(self.transactions.items())
+                    if t.state is State.ONGOING
+                ]
             case EndTransactions(handles, commit):
                 return [self.end(handle, commit) for handle in handles]
             case AppendInTransaction(handle, records, offsets):
@@ -121,6 +128,17 @@ class ModelKafka:
             raise Busy
         t.epoch += 1
         t.ended = None
+        return Handle(transactional_id, t.producer_id, t.epoch)
+
+    def init_again(self, transactional_id: str, holder: Handle) -> Handle | None:
+        """InitProducerId with an epoch (KIP-360): that of now, or the one that the holder's own end has raised."""
+        t = self.transactions[transactional_id]
+        if t.epoch == holder.producer_epoch:
+            return self.init(transactional_id)
+        if t.ended is None or t.ended[0] != holder.producer_epoch:
+            return None
+        if t.state is State.PREPARED:
+            raise Busy
         return Handle(transactional_id, t.producer_id, t.epoch)
 
     def abort_for_good(self, transactional_id: str) -> None:

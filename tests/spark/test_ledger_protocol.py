@@ -18,9 +18,11 @@ from ottla.spark.protocol import (
     AppendInTransaction,
     Claim,
     EndTransactions,
+    FindOpen,
     InitProducer,
     SlotReport,
     SlotTask,
+    Steps,
     abort_batch,
     claim_sink,
     commit_batch,
@@ -320,15 +322,20 @@ def test_s2_a_batch_that_was_decided_and_lost_all_its_slots_may_have_no_rows_whe
     assert isinstance(decision, Decision) and decision.key == KEY
 
 
-def written(kafka: ModelKafka, *rows: str) -> list[SlotReport]:
+def written(kafka: ModelKafka, *rows: str, key: BatchKey = KEY) -> list[SlotReport]:
     """A driver's batch whose slots are flushed."""
     claim: Claim = answered(kafka, claim_sink("s"))
     reports = []
     for slot, row in enumerate(rows):
         handle = kafka.init(slot_id("s", slot))
-        kafka.answer(Produce(handle, [row], SlotMarker(KEY, slot, 1, row)))
-        reports.append(SlotReport(claim, KEY, slot, SlotTask.WRITE, 1, row, handle))
+        kafka.answer(Produce(handle, [row], SlotMarker(key, slot, 1, row)))
+        reports.append(SlotReport(claim, key, slot, SlotTask.WRITE, 1, row, handle))
     return reports
+
+
+def one_request(request: object) -> Steps:
+    """Steps that ask this, and return the answer."""
+    return (yield request)  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("second_protocol", [True, False])
@@ -398,6 +405,28 @@ def test_s2_a_done_that_comes_late_does_not_hide_a_batch_that_is_whole() -> None
     claim = answered(kafka, claim_sink("s"))
     assert slot_task(claim, key, 0, "t") == (SlotTask.SKIP, None)
     assert slot_task(claim, BatchKey("q", 6), 0, "t") == (SlotTask.WRITE, None)
+
+
+@pytest.mark.parametrize("second_protocol", [True, False])
+@pytest.mark.parametrize("is_late_to", [FindOpen, InitProducer, EndTransactions])
+def test_s2_a_driver_that_was_replaced_aborts_no_slot_of_the_next_one(
+    second_protocol: bool, is_late_to: type[object]
+) -> None:
+    """With speculation it looks for the attempts that lost, after its slots are committed."""
+    kafka = ModelKafka("s", second_protocol=second_protocol)
+    reports = [report._replace(speculation=True) for report in written(kafka, "a")]
+    kafka.answer(Produce(kafka.init(slot_id("s", 0, 1)), ["loser"]))
+    steps, answer = commit_batch(reports, {}, PLAN), None
+    while not isinstance(late := steps.send(answer), FindOpen):
+        answer = answered(kafka, one_request(late))
+    while not isinstance(late, is_late_to):
+        late = steps.send(answered(kafka, one_request(late)))
+    newer = written(kafka, "b", "c", key=BatchKey("q", 5))
+    while not isinstance(late, Append):
+        late = steps.send(answered(kafka, one_request(late)))
+    answered(kafka, commit_batch(newer, {}, PLAN._replace(offsets="cd")))
+    answered(kafka, claim_sink("s"))
+    assert kafka.output == ["a", "b", "c"]
 
 
 def test_s2_a_half_committed_batch_goes_to_one_topic() -> None:

@@ -33,6 +33,7 @@ from ottla.spark.protocol import (
     CopyStaged,
     Ended,
     EndTransactions,
+    FindOpen,
     ForgetStaged,
     InitProducer,
     ListOpen,
@@ -49,7 +50,8 @@ LedgerT = TypeVar("LedgerT", Ledger, Ledgers)
 
 _WRITTEN = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
 #: States of a transaction that holds back readers of committed records.
-_OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
+_ONGOING = "Ongoing"
+_OPEN_STATES = (_ONGOING, "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 _READ_BYTES = 8_388_608
 #: Small segments, so that compaction keeps the ledger short: only closed segments are compacted.
 _LEDGER_CONFIG = {"cleanup.policy": "compact", "segment.bytes": "16777216", "compression.type": "uncompressed"}
@@ -92,6 +94,9 @@ class LedgerKafka:
             case ListOpen(pattern):
                 listed = await self._link.admin.list_transactions(pattern, _OPEN_STATES)
                 return [transaction.transactional_id for transaction in listed]
+            case FindOpen(pattern):
+                listed = await self._link.admin.list_transactions(pattern, (_ONGOING,))
+                return await self._handles([transaction.transactional_id for transaction in listed])
             case AppendInTransaction(handle, records, offsets):
                 faults.reach("sink.before-decision", batch)
                 return await self._append_in_transaction(handle, records, offsets)
@@ -131,6 +136,20 @@ class LedgerKafka:
             return None
         raise_for(code, f"transactional.id {transactional_id}")
         return Handle(transactional_id, answer.producer_id, answer.producer_epoch)
+
+    async def _handles(self, names: list[str]) -> list[Handle]:
+        """Those of the ids that are in a transaction, with its producer. One that is gone meanwhile is left out."""
+        found = []
+        for name in names:
+            try:
+                known = (await self._link.admin.describe_transactions([name]))[name]
+            except KafkaError as error:
+                if error.code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                    raise
+            else:
+                if known.state == _ONGOING:
+                    found.append(Handle(name, known.producer_id, known.producer_epoch))
+        return found
 
     async def _end_all(self, handles: tuple[Handle, ...], commit: bool, batch: int | None) -> list[Ended]:
         if len(handles) > 1 and faults.armed("sink.between-slots"):

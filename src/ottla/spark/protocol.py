@@ -98,6 +98,12 @@ class ListOpen(NamedTuple):
     pattern: str
 
 
+class FindOpen(NamedTuple):
+    """The same, with what it takes to end these transactions and none that comes after them. Answer: list of Handle."""
+
+    pattern: str
+
+
 class EndTransactions(NamedTuple):
     """End each handle's transaction; repeat with the same epoch until the answer is final. Answer: Ended of each."""
 
@@ -150,7 +156,15 @@ class Appended(Enum):
 
 
 Request = (
-    InitProducer | ReadLedger | ListOpen | EndTransactions | AppendInTransaction | CopyStaged | ForgetStaged | Append
+    InitProducer
+    | ReadLedger
+    | ListOpen
+    | FindOpen
+    | EndTransactions
+    | AppendInTransaction
+    | CopyStaged
+    | ForgetStaged
+    | Append
 )
 #: Answers are untyped here: each request's docstring names its own.
 Steps = Generator[Request, Any, Any]
@@ -345,12 +359,15 @@ def commit_batch(reports: Sequence[SlotReport], offsets: GroupOffsets, plan: Pla
 def _abort_losers(claim: Claim, decided: tuple[Handle, ...]) -> Steps:
     """Abort the attempts whose report Spark did not take: they would hold back readers until the next claim.
 
-    The next claim aborts an attempt that opens its transaction later.
+    The next claim aborts an attempt that opens its transaction later. What this one has found is its own only if it was
+    not replaced by then: so that is asked afterwards, and what a newer driver's tasks have begun since is not touched.
     """
     pattern = slot_pattern(claim.sink)
-    listed: list[str] = yield ListOpen(pattern)
-    for name in sorted({name for name in listed if re.match(pattern, name)} - {h.transactional_id for h in decided}):
-        yield InitProducer(name)
+    found: list[Handle] = yield FindOpen(pattern)
+    ours = {handle.transactional_id for handle in decided}
+    losers = [h for h in found if re.match(pattern, h.transactional_id) and h.transactional_id not in ours]
+    if losers and (yield InitProducer(claim.driver.transactional_id, claim.driver)) is not None:
+        yield EndTransactions(tuple(losers), commit=False)
 
 
 def committed_plan(claim: Claim, key: BatchKey) -> Plan:
