@@ -10,8 +10,9 @@ from ottla.base.errors import StorageError
 from ottla.broker.storage import DirectoryStorage
 from ottla.log.config import LogConfig
 from ottla.log.memory import CrashedError, MemoryStorage
-from ottla.log.names import SNAPSHOT, file_name
+from ottla.log.names import LOG, SNAPSHOT, file_name
 from ottla.log.partition import PartitionLog
+from ottla.wire.errors import ErrorCode
 from tests.log.batches import NOW_MS, batch, idempotent
 from tests.log.logs import append, append_in_transaction, end, open_log, retain
 
@@ -248,3 +249,24 @@ def test_a_log_does_not_begin_where_a_loss_of_power_has_torn_the_snapshot() -> N
     assert log.log_start_offset == 1
     log.delete_records_before(2)
     assert retain(log, NOW_MS) == 2
+
+
+def test_a_batch_that_was_deleted_unsynced_is_not_written_again_behind_later_ones() -> None:
+    """Retention took it before its answer, then a loss of power; a later batch of its producer was kept by chance."""
+    storage = MemoryStorage()
+    log = open_log(storage, _config(1))
+    append(log, idempotent(0))
+    log.flush()
+    append(log, idempotent(1))
+    log.config = _config(1, retention_bytes=0)
+    assert log.retire(NOW_MS)
+    append(log, idempotent(2))
+    never_synced = file_name(1, LOG)
+    storage = storage.after_power_loss(
+        keep=lambda name, synced, size: synced if name == never_synced else size, keep_name=lambda name: True
+    )
+    del storage.files[file_name(2, SNAPSHOT)]  # what was not synced may be there or not
+    log = open_log(storage, _config(1), log_start_offset=2, recovery_point=1)
+    assert append(log, idempotent(2)).duplicate
+    assert append(log, idempotent(1)).error is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+    assert append(log, idempotent(3)).base_offset == 3

@@ -10,9 +10,9 @@ first, give the last stable offset (T8).
 
 Differences from Kafka 4.3: whether an entry expires depends on when it was last written and not only on its records'
 timestamps, so a producer that writes old timestamps keeps its state. And nothing expires during recovery. A batch that
-is sent again, and that has gone with a damaged file from between the remembered ones, is a duplicate and not out of
-order: after the latter a producer writes those that follow once more, too, and they are there. And what the disk
-refuses of a producer of whom nothing is known stays the next that it may write (KAFKA-14359).
+is sent again, and that is gone from between the remembered ones, is a duplicate and not out of order: after the latter
+a producer writes those that follow once more, too, and they are there. And what the disk refuses of a producer of whom
+nothing is known stays the next that it may write (KAFKA-14359).
 """
 
 from collections import deque
@@ -263,11 +263,11 @@ class ProducerState:
         last = entry.last_sequence
         if first == last + 1 or (first == 0 and last == _SEQUENCE_MAX):
             return None
-        if self._is_lost(header, entry.batches):
+        if _is_gone(header, entry.batches):
             return Refusal(
                 ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
                 f"Producer {header.producer_id} has written the sequences from {first} to {header.last_sequence} "
-                "before, and their records are gone with a damaged file",
+                "before, and their records are gone: deleted, or with a damaged file",
             )
         if self._may_be_lost(header, entry.batches):
             return Refusal(
@@ -288,15 +288,6 @@ class ProducerState:
         if epoch != header.producer_epoch or not 0 < ahead <= _SEQUENCE_MAX // 2:
             return None
         return _out_of_order(header, f"{sequence}, which the disk has refused")
-
-    def _is_lost(self, header: BatchHeader, batches: Sequence[BatchMetadata]) -> bool:
-        """Whether its sequences are missing between two batches, and a hole is there: it was written, and is gone."""
-        first, last = header.base_sequence, header.last_sequence
-        return any(
-            one.last_sequence < first <= last < following.first_sequence
-            and any(one.last_offset < hole.end_offset <= following.first_offset for hole in self.holes)
-            for one, following in pairwise(batches)
-        )
 
     def _may_be_lost(self, header: BatchHeader, batches: Sequence[BatchMetadata]) -> bool:
         """Whether it may have been before the oldest batch that is known, and is gone: in a hole, or by right.
@@ -424,6 +415,15 @@ class ProducerState:
         for producer_id in late:
             del self._verifications[producer_id]
         return len(gone)
+
+
+def _is_gone(header: BatchHeader, batches: Sequence[BatchMetadata]) -> bool:
+    """Whether its sequences are missing between two batches: the second one could come only behind it.
+
+    It was on the device, and is gone with a damaged file; or it was deleted before a sync, and then the power was lost.
+    """
+    first, last = header.base_sequence, header.last_sequence
+    return any(one.last_sequence < first <= last < following.first_sequence for one, following in pairwise(batches))
 
 
 def _old_epoch(producer_id: int, producer_epoch: int, current: int) -> Refusal:
