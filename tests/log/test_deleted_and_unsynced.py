@@ -270,3 +270,26 @@ def test_a_batch_that_was_deleted_unsynced_is_not_written_again_behind_later_one
     assert append(log, idempotent(2)).duplicate
     assert append(log, idempotent(1)).error is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
     assert append(log, idempotent(3)).base_offset == 3
+
+
+def test_of_a_batch_that_a_loss_of_power_has_taken_from_a_compacted_log_nobody_says_that_it_was_written() -> None:
+    """Of a compacted log the batches behind a gap stay. The one in front of them may have had no answer."""
+    storage, config = (
+        MemoryStorage(),
+        LogConfig(cleanup_policy=frozenset({"compact"}), flush_messages=1, segment_bytes=120),
+    )
+    log = open_log(storage, config)
+    append(log, idempotent(0))
+    log.flush()
+    append(log, idempotent(1))
+    append(log, idempotent(2))
+    never_synced = file_name(1, LOG)
+    storage = storage.after_power_loss(
+        keep=lambda name, synced, size: synced if name == never_synced else size, keep_name=lambda name: True
+    )
+    del storage.files[file_name(2, SNAPSHOT)]
+    for start in ({"recovery_point": 1}, {"recovery_point": 3, "clean": True}):
+        log = open_log(storage, config, **start)
+        assert append(log, idempotent(2)).duplicate
+        assert append(log, idempotent(1)).error is ErrorCode.KAFKA_STORAGE_ERROR
+        log.close()

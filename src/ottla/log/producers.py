@@ -145,6 +145,8 @@ class ProducerState:
         self.holes: tuple[OffsetRange, ...] = ()
         #: Below this offset batches may be gone from the files by right, deleted or compacted, since before the start.
         self.thinned_below = 0
+        #: Where batches are missing, and nobody knows why: the cleaner may have taken them, or a loss of power.
+        self.unexplained: tuple[OffsetRange, ...] = ()
         #: The snapshot that this comes from has all the last batches of its producers, and not the last one only.
         self.history_is_known = False
         #: Of producers of whom nothing is known: the epoch and sequence of a batch that the disk has refused.
@@ -263,7 +265,7 @@ class ProducerState:
         last = entry.last_sequence
         if first == last + 1 or (first == 0 and last == _SEQUENCE_MAX):
             return None
-        if _is_gone(header, entry.batches):
+        if self._was_written(header, entry.batches):
             return Refusal(
                 ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
                 f"Producer {header.producer_id} has written the sequences from {first} to {header.last_sequence} "
@@ -289,13 +291,31 @@ class ProducerState:
             return None
         return _out_of_order(header, f"{sequence}, which the disk has refused")
 
+    def _was_written(self, header: BatchHeader, batches: Sequence[BatchMetadata]) -> bool:
+        """Whether its sequences are missing between two batches, of which the second one came behind it.
+
+        It was on the device, and is gone with a damaged file; or it was deleted, perhaps before a sync.
+        """
+        missing = _between(header, batches)
+        if missing is None:
+            return False
+        if any(missing.first_offset < hole.end_offset <= missing.end_offset for hole in self.holes):
+            return True
+        return not any(
+            gap.first_offset < missing.end_offset > missing.first_offset < gap.end_offset for gap in self.unexplained
+        )
+
     def _may_be_lost(self, header: BatchHeader, batches: Sequence[BatchMetadata]) -> bool:
-        """Whether it may have been before the oldest batch that is known, and is gone: in a hole, or by right.
+        """Whether it may have been written, and be gone: before the oldest batch that is known, or between two of them.
 
         What was deleted the snapshots know, but they may be damaged. Not in a transaction: there, out of order makes
         the producer abort, and nothing is written again.
         """
-        if header.is_transactional or not batches or len(batches) == BATCHES_TO_RETAIN:
+        if header.is_transactional:
+            return False
+        if _between(header, batches) is not None:
+            return True
+        if not batches or len(batches) == BATCHES_TO_RETAIN:
             return False
         oldest = batches[0]
         is_gone = oldest.first_offset < self.thinned_below or any(
@@ -417,13 +437,13 @@ class ProducerState:
         return len(gone)
 
 
-def _is_gone(header: BatchHeader, batches: Sequence[BatchMetadata]) -> bool:
-    """Whether its sequences are missing between two batches: the second one could come only behind it.
-
-    It was on the device, and is gone with a damaged file; or it was deleted before a sync, and then the power was lost.
-    """
+def _between(header: BatchHeader, batches: Sequence[BatchMetadata]) -> OffsetRange | None:
+    """Where a batch was whose sequences are missing between two that are known; None if it is no such one."""
     first, last = header.base_sequence, header.last_sequence
-    return any(one.last_sequence < first <= last < following.first_sequence for one, following in pairwise(batches))
+    for one, following in pairwise(batches):
+        if one.last_sequence < first <= last < following.first_sequence:
+            return OffsetRange(one.last_offset + 1, following.first_offset)
+    return None
 
 
 def _old_epoch(producer_id: int, producer_epoch: int, current: int) -> Refusal:

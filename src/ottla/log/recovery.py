@@ -111,9 +111,7 @@ def load(
     findings = _findings(walked, plan, known, start_offset, compacts=config.compacts)
     findings = _witnessed(findings, outside, seen, epochs, snapshots, walked, start_offset)
     findings = _with_list(storage, findings, listed, outside)
-    producers.holes = findings.damaged
-    is_thinned = walked.segments[0].base_offset > 0 or (config.compacts and len(walked.segments) > 1)
-    producers.thinned_below = walked.end_offset if is_thinned else 0
+    _say_what_is_gone(producers, walked, findings, compacts=config.compacts)
     _load_last(walked.segments)
     end_offset = producers.end_offset = walked.end_offset
     epochs.truncate(start_offset, end_offset)
@@ -121,6 +119,15 @@ def load(
     synced_offset = recovery_point if clean else min(recovery_point, checkpointed_offset)
     heed_refusals(storage, names, walked.segments, synced_offset, clean=clean)
     return Loaded(walked.segments, producers, start_offset, end_offset, recovery_point, synced_offset, findings)
+
+
+def _say_what_is_gone(producers: ProducerState, walked: Walked, findings: Findings, *, compacts: bool) -> None:
+    """Where a batch may have been that is sent again, and is not in the log any more."""
+    whole = OffsetRange(0, walked.end_offset)
+    is_compacted = compacts and len(walked.segments) > 1
+    producers.holes = findings.damaged
+    producers.thinned_below = whole.end_offset if is_compacted or walked.segments[0].base_offset > 0 else 0
+    producers.unexplained = (whole,) if is_compacted else findings.unexplained
 
 
 def _load_last(segments: Sequence[Segment]) -> None:
