@@ -29,7 +29,7 @@ _OFFSETS = st.dictionaries(
 def test_a_checkpoint_reads_as_apache_kafka_writes_it() -> None:
     offsets = {TopicPartition("orders", 1): 12, TopicPartition("orders", 0): 4711}
     assert encode_offsets(offsets) == b"0\n2\norders 0 4711\norders 1 12\n"
-    assert decode_offsets(b"0\n1\norders 0 7") == {TopicPartition("orders", 0): 7}
+    assert decode_offsets(b"0\n1\norders 0 7\n") == {TopicPartition("orders", 0): 7}
 
 
 @given(offsets=_OFFSETS)
@@ -105,3 +105,10 @@ def test_the_clean_shutdown_marker_is_kafkas() -> None:
 def test_a_clean_shutdown_marker_that_no_broker_leaves_is_none(content: bytes) -> None:
     with pytest.raises(CorruptDataError, match="no mark of a clean shutdown"):
         is_clean_shutdown(content)
+
+
+@pytest.mark.parametrize("lost_bytes", [1, 2])
+def test_a_checkpoint_that_ends_in_a_number_is_torn(lost_bytes: int) -> None:
+    """A loss of power has taken its end: 27 must not become 2, nor 27 that may have been 271."""
+    with pytest.raises(CorruptDataError, match="ends in the middle of a line"):
+        decode_leader_epochs(encode_leader_epochs([(5, 1), (9, 27)])[:-lost_bytes])

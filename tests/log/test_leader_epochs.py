@@ -13,7 +13,7 @@ from ottla.log.results import EpochEndOffset
 from ottla.log.witnesses import Outside
 from ottla.wire.batch import assign_offsets, iter_headers
 from tests.log.batches import NOW_MS, idempotent
-from tests.log.logs import TP, open_log, seven_batches
+from tests.log.logs import TP, open_log, retain, seven_batches
 
 _LOG = f"{0:020}.log"
 _EPOCHS = "leader-epoch-checkpoint"
@@ -190,3 +190,67 @@ def test_a_hole_begins_where_the_log_begins() -> None:
         TP, storage, LogConfig(), NOW_MS, log_start_offset=3, outside=Outside(flush_is_unknown=True)
     )
     assert after_kill.findings.damaged == ((3, 7),)
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_who_has_read_what_is_deleted_is_not_told_that_the_log_was_cut(*, is_gone: bool) -> None:
+    """A loss of power has taken the checkpoint, or left an older one, and no batch is left to correct it."""
+    storage = MemoryStorage()
+    log = open_log(storage)
+    older = b""
+    for sequence, epoch in enumerate((0, 2)):
+        log.append(idempotent(sequence), now_ms=NOW_MS, leader_epoch=epoch)
+        log.roll(NOW_MS)
+        older = older or storage.read(_EPOCHS) or b""
+    log.flush()
+    log.delete_records_before(2)
+    assert retain(log, NOW_MS) == 2
+    log.close()
+    if is_gone:
+        del storage.files[_EPOCHS]
+    else:
+        storage.write(_EPOCHS, older)
+    log = PartitionLog.open(
+        TP, storage, LogConfig(), NOW_MS, recovery_point=2, log_start_offset=2, outside=Outside(leader_epoch=3)
+    )
+    assert (log.log_start_offset, log.end_offset) == (2, 2)
+    assert log.end_offset_for_epoch(2).end_offset == 2
+    for unknown in (4, -1, -(2**31)):
+        assert log.end_offset_for_epoch(unknown) == EpochEndOffset(-1, -1)
+
+
+def test_killed_while_the_epochs_are_read_again_a_start_believes_no_half_of_them() -> None:
+    whole = ((0, 0), (2, 1), (3, 2))
+
+    def begun() -> MemoryStorage:
+        storage = MemoryStorage()
+        log = open_log(storage)
+        for sequence, (epoch, _) in enumerate(whole):
+            log.append(idempotent(sequence), now_ms=NOW_MS, leader_epoch=epoch)
+            log.roll(NOW_MS)
+        log.flush()
+        log.delete_records_before(1)  # the checkpoint of starts does not say it yet
+        return storage
+
+    for call in range(1, 200):
+        storage, left = begun().after_kill(), call
+
+        def refuses(action: str, name: str) -> bool:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                raise CrashedError(name)
+            return False
+
+        storage.refuses = refuses
+        try:
+            open_log(storage, recovery_point=3)
+        except CrashedError:
+            again = open_log(storage.after_kill(), recovery_point=3)
+            assert again.end_offset_for_epoch(0) == EpochEndOffset(0, 1)
+            assert again.end_offset_for_epoch(2) == EpochEndOffset(2, 2)
+            assert again.end_offset_for_epoch(3) == EpochEndOffset(3, 3)
+        else:
+            assert call > 10
+            return
+    raise AssertionError("the start does not end")

@@ -1,6 +1,7 @@
 """Which leader epoch began at which offset (KIP-101, KIP-320): the partition's leader-epoch-checkpoint."""
 
 from bisect import bisect_right
+from collections.abc import Iterable
 from contextlib import suppress
 
 from ottla.base.errors import CorruptDataError, StorageError
@@ -79,11 +80,26 @@ class LeaderEpochs:
 
     def read(self, header: BatchHeader, log_start_offset: int = 0) -> None:
         """The log, which begins at `log_start_offset`, has this batch: recovery reads it. StorageError."""
-        epoch = header.partition_leader_epoch
-        if epoch != NO_PARTITION_LEADER_EPOCH and not self.may_be(epoch):
-            self.wrong = self.wrong or (header.base_offset, epoch)
-        elif epoch > self.latest:
+        epoch = self._said(header)
+        if epoch > self.latest:
             self.assign(epoch, max(header.base_offset, log_start_offset))
+
+    def read_again(self, headers: Iterable[BatchHeader], log_start_offset: int) -> None:
+        """What the checkpoint says is wrong: these are all the batches there are. `save` when nothing else has to be
+        said: a start that is killed must leave no checkpoint that knows some of them."""
+        self._entries = []
+        for header in headers:
+            epoch = self._said(header)
+            if epoch > self.latest:
+                self._put(epoch, max(header.base_offset, log_start_offset))
+
+    def _said(self, header: BatchHeader) -> int:
+        """The epoch that a batch says; -1 where it says none, or one that cannot be."""
+        epoch = header.partition_leader_epoch
+        if epoch == NO_PARTITION_LEADER_EPOCH or self.may_be(epoch):
+            return epoch
+        self.wrong = self.wrong or (header.base_offset, epoch)
+        return NO_PARTITION_LEADER_EPOCH
 
     def at(self, offset: int) -> int:
         """The epoch of the record at `offset`, or -1."""
@@ -91,11 +107,15 @@ class LeaderEpochs:
         return self._entries[slot - 1][0] if slot else -1
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
-        """The largest epoch up to `epoch`, and where the next one starts (OffsetForLeaderEpoch)."""
-        if epoch == -1 or not self._entries or epoch > self.latest:
+        """The largest epoch up to `epoch`, and where the next one starts (OffsetForLeaderEpoch).
+
+        Epochs up to the leader's are known, though no record may be left of them: Apache Kafka notes the leader's when
+        it begins to lead.
+        """
+        if not 0 <= epoch <= max(self.latest, -1 if self.newest is None else self.newest):
             return _UNKNOWN
-        if epoch == self.latest:
-            return EpochEndOffset(epoch, log_end_offset)
+        if epoch >= self.latest:
+            return EpochEndOffset(self.latest if self._entries else epoch, log_end_offset)
         slot = bisect_right(self._entries, epoch, key=lambda entry: entry[0])
         end_offset = self._entries[slot][1]
         # An epoch before the first known one has no records left: it ends where the first known one begins.
@@ -147,10 +167,6 @@ class LeaderEpochs:
         if not self._entries or self._entries[0][1] > log_start_offset:
             epoch = self._entries[0][0] if self._entries else self._newest if self._newest < _MAX_EPOCH else 0
             self._entries = [(epoch, log_start_offset), *self._entries[1:]]
-
-    def forget(self) -> None:
-        """What the checkpoint says is wrong; the batches will say it again."""
-        self._entries = []
 
     def save(self, *, sync: bool) -> None:
         """Write the checkpoint, if there is anything to write."""

@@ -212,10 +212,8 @@ def _mend_epochs(epochs: LeaderEpochs, segments: Collection[Segment], start_offs
     was_missing = epochs.was_empty and has_records
     if is_whole and not is_refuted and epochs.fault is None:
         return was_missing
-    epochs.forget()
-    for segment in segments:
-        for _, header in segment.sound_headers(0, ANY_OFFSET):
-            epochs.read(header, start_offset)
+    headers = (header for segment in segments for _, header in segment.sound_headers(0, ANY_OFFSET))
+    epochs.read_again(headers, start_offset)
     is_said = start_offset > 0 or bool(epochs.entries)
     epochs.begin_at(start_offset)
     epochs.save(sync=False)
