@@ -17,7 +17,12 @@ from ottla.broker.metadata.end_mark import EndMark
 from ottla.broker.metadata.names import BOOTSTRAP_CHECKPOINT, METADATA_TOPIC
 from ottla.broker.runtime.manifest import ABSENT, MANIFEST, decode_manifest
 from ottla.log.checking import ANY_OFFSET
-from ottla.log.checkpoint import CLEAN_SHUTDOWN_MARKER, RECOVERY_POINT_CHECKPOINT, decode_offsets
+from ottla.log.checkpoint import (
+    CLEAN_SHUTDOWN_MARKER,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    decode_offsets,
+)
 from ottla.log.names import LOG
 from ottla.wire.batch import check_integrity, find_whole_batch, parse_header
 from sim.cluster.log import Entry
@@ -195,10 +200,14 @@ def _known_end(disk: SimDisk, folder: str, name: str) -> int:
     names = sorted(each for at, each in disk.files() if at == folder and each.endswith(LOG))
     if name != names[-1]:
         return int(names[names.index(name) + 1].removesuffix(LOG))
+    return _said_in(disk, RECOVERY_POINT_CHECKPOINT, folder)
+
+
+def _said_in(disk: SimDisk, checkpoint: str, folder: str) -> int:
+    """What a checkpoint of the directory says of a partition; 0 if it says nothing."""
     topic, _, number = folder.rpartition("-")
     with suppress(CorruptDataError):
-        known = decode_offsets(disk.own_files().read(RECOVERY_POINT_CHECKPOINT) or b"")
-        return known.get(TopicPartition(topic, int(number)), 0)
+        return decode_offsets(disk.own_files().read(checkpoint) or b"").get(TopicPartition(topic, int(number)), 0)
     return 0
 
 
@@ -210,10 +219,12 @@ def _shows_a_cut(disk: SimDisk, folder: str, name: str, end_offset: int, *, clea
 
 
 def _may_be_empty(disk: SimDisk, folder: str, name: str, *, clean: bool) -> bool:
-    """Whether a log file may be empty by right, as far as a start can know: it is alone, at the recovery point."""
+    """Whether a log file may be empty by right, as far as a start can know: it is alone, and all before it was flushed,
+    or deleted."""
     alone = [each for at, each in disk.files() if at == folder and each.endswith(LOG)] == [name]
     base_offset = int(name.removesuffix(LOG))
-    return alone and not clean and 0 < base_offset == _known_end(disk, folder, name)
+    known_offset = max(_known_end(disk, folder, name), _said_in(disk, LOG_START_OFFSET_CHECKPOINT, folder))
+    return alone and not clean and 0 < base_offset == known_offset
 
 
 class Heard(logging.Handler):

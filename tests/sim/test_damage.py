@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from ottla.base.types import TopicPartition
-from ottla.log.checkpoint import RECOVERY_POINT_CHECKPOINT, encode_offsets
+from ottla.log.checkpoint import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, encode_offsets
 from sim.damage import Damage, do_damage, listening, sound_entries
 from sim.disk import SimDisk
 from sim.running import one
@@ -126,13 +126,14 @@ def test_cuts_between_batches_are_drawn_where_a_start_finds_them() -> None:
 
 
 def test_a_log_file_is_emptied_where_a_start_can_tell_it_from_one_that_retention_has_made() -> None:
-    """broker-damage 530000098: all before it was deleted, and nothing said that it was not empty."""
+    """broker-damage 530000098 and 4400019749: all before it was deleted, and nothing said that it was not empty."""
 
-    def is_drawn(base_offset: int, recovery_point: int, *others: int, clean: bool = False) -> bool:
+    def is_drawn(base_offset: int, recovery_point: int, *others: int, clean: bool = False, start: int = 0) -> bool:
         name = f"{base_offset:020}.log"
         for seed in range(400):
             disk = SimDisk()
             disk.own_files().write(RECOVERY_POINT_CHECKPOINT, encode_offsets({TopicPartition("t", 0): recovery_point}))
+            disk.own_files().write(LOG_START_OFFSET_CHECKPOINT, encode_offsets({TopicPartition("t", 0): start}))
             for base in (base_offset, *others):
                 disk.open_folder("t-0").write(f"{base:020}.log", _content(4))
             damage = do_damage(disk, random.Random(seed), clean=clean)
@@ -141,6 +142,7 @@ def test_a_log_file_is_emptied_where_a_start_can_tell_it_from_one_that_retention
         return False
 
     assert not is_drawn(4, 4)
+    assert not is_drawn(4, 0, start=4), "no more than the start is on the device"
     assert is_drawn(4, 3)
     assert is_drawn(4, 5)
     assert is_drawn(4, 4, 0)

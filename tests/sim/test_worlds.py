@@ -127,6 +127,7 @@ def test_worlds_that_have_found_something(kind: Kind, seed: int) -> None:
         (Kind.BROKER_DAMAGE, 1670001208),
         (Kind.BROKER_DAMAGE, 1800007383),
         (Kind.BROKER_DAMAGE, 2200025449),
+        (Kind.BROKER_DAMAGE, 4400019749),
         (Kind.BROKER_CONSUMER_GROUPS, 700003650),
         (Kind.BROKER_CONSUMER_GROUPS, 700003986),
         (Kind.BROKER_CONSUMER_GROUPS, 830000846),
@@ -154,7 +155,7 @@ def test_worlds_with_deletion_that_have_found_something(kind: Kind, seed: int) -
     After a restart the log knew only the last batch of a producer, because those before it were gone with a damaged
     file, or deleted by retention. One whose answer was lost was refused, and all of them were written once more.
     The simulator gave a transaction that was deleted, and had lost its marker, the end of its producer's next one.
-    The simulator emptied the only log file where no start can tell it from one that retention has made.
+    The simulator emptied the only log file where no start can tell it from one that retention has made (twice).
     The simulator's operator aborted a transaction that was going on, at offsets that were lost once and used again.
     A roll that the disk refused left an empty file, and retention deleted the one in front: the next start cut all.
     A deletion moved the recovery point, and what a loss of power took behind it was told as flushed and gone.
