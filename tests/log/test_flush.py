@@ -7,13 +7,13 @@ import pytest
 from ottla.base.errors import StorageError
 from ottla.log.config import LogConfig
 from ottla.log.memory import MemoryStorage
-from ottla.log.names import LEADER_EPOCH_CHECKPOINT, UNFINISHED_SYNC
+from ottla.log.names import LEADER_EPOCH_CHECKPOINT, SNAPSHOT, UNFINISHED_SYNC, file_name
 from ottla.log.partition import PartitionLog
 from ottla.log.replay import replay
 from ottla.log.results import Deleted, Isolation
 from ottla.wire.errors import ErrorCode
 from ottla.wire.special_timestamp import SpecialTimestamp
-from tests.log.batches import NOW_MS, batch
+from tests.log.batches import NOW_MS, batch, idempotent
 from tests.log.logs import append, append_in_transaction, end, open_log, retain
 
 _EACH = LogConfig(flush_messages=1)
@@ -193,6 +193,28 @@ def test_a_change_of_the_setting_counts_from_the_next_append_on() -> None:
     assert (log.synced.is_due, log.high_watermark) == (True, 1)
 
 
+def test_records_that_need_no_sync_any_more_are_seen_and_stay_seen() -> None:
+    log = open_log(config=_EACH)
+    append(log, batch())
+    assert log.high_watermark == 0
+    log.config = LogConfig()
+    assert log.high_watermark == 1
+    log.config = _EACH
+    assert log.high_watermark == 1
+
+
+def test_a_flush_of_many_segments_brings_the_snapshot_at_the_end_to_the_device() -> None:
+    """It syncs 32 at once, and the next one is empty."""
+    storage = MemoryStorage()
+    log = open_log(storage)
+    for sequence in range(32):
+        append(log, idempotent(sequence))
+        log.roll(NOW_MS)
+    log.flush()
+    left = storage.after_power_loss(keep=lambda name, synced, size: synced)
+    assert left.files[file_name(32, SNAPSHOT)].size_bytes > 0
+
+
 @pytest.mark.parametrize("flush", [PartitionLog.flush, lambda log: log.synced.sync_due()], ids=["flush", "sync due"])
 def test_what_a_refused_sync_has_dropped_is_written_again_before_the_next_one(
     flush: Callable[[PartitionLog], None],
@@ -318,3 +340,24 @@ def test_so_it_does_with_the_file_that_says_where_a_log_begins() -> None:
     again.flush()
     file = next_storage.files[LEADER_EPOCH_CHECKPOINT]
     assert file.synced_bytes == file.size_bytes
+
+
+def test_a_sync_beside_one_that_is_refused_is_refused_too() -> None:
+    """As on a disk: the other thread's succeeds, without the pages that the first one had dropped."""
+    storage = MemoryStorage()
+    log = open_log(storage, _EACH)
+    append(log, batch())
+    plan, is_nested = log.synced.plan(), False
+
+    def refuses(action: str, name: str) -> bool:
+        nonlocal is_nested
+        if action != "sync" or is_nested:
+            return action == "sync"
+        is_nested = True
+        with pytest.raises(StorageError):
+            log.synced.sync_due()
+        return False
+
+    storage.refuses = refuses
+    with pytest.raises(StorageError):
+        plan.sync()

@@ -91,6 +91,8 @@ class Synced:
     @property
     def high_watermark(self) -> int:
         """Where readers end."""
+        if self._held is not None and not self.is_due:
+            self._held = None  # `flush.messages` was raised
         return self._log.end_offset if self._held is None else self._held
 
     def appended(self, offset: int) -> None:

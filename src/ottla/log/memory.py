@@ -69,15 +69,19 @@ class MemoryFile:
         self.synced_bytes = min(self.synced_bytes, size_bytes)
 
     def sync(self) -> None:
-        if self.has_dropped:
-            raise StorageError(f"{self.name}: a sync was refused, and the file has not been written again yet")
+        self._must_be_written()
         try:
             self.owner.check("sync", self.name)
         except StorageError:
             self.has_dropped = self.lacks_dropped = True
             raise
+        self._must_be_written()  # another thread may have been refused meanwhile
         if not self.lacks_dropped:
             self.synced_bytes = len(self.content)
+
+    def _must_be_written(self) -> None:
+        if self.has_dropped:
+            raise StorageError(f"{self.name}: a sync was refused, and the file has not been written again yet")
 
     def write_again(self) -> None:
         if self.has_dropped:

@@ -462,7 +462,7 @@ class PartitionLog:
         for segment in segments[:_FLUSHED_AT_ONCE]:
             segment.save_indexes()
             files += segment.files()
-        if len(segments) > _FLUSHED_AT_ONCE:
+        if len(segments) > _FLUSHED_AT_ONCE and segments[_FLUSHED_AT_ONCE].base_offset < self.end_offset:
             return FlushPlan(segments[_FLUSHED_AT_ONCE].base_offset, tuple(files), self._storage)
         self._snapshots.write(self._producers)
         self._snapshots.prune((*self._segments.retired_bases, *self._segments.bases))
