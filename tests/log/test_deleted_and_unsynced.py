@@ -293,3 +293,26 @@ def test_of_a_batch_that_a_loss_of_power_has_taken_from_a_compacted_log_nobody_s
         assert append(log, idempotent(2)).duplicate
         assert append(log, idempotent(1)).error is ErrorCode.KAFKA_STORAGE_ERROR
         log.close()
+    for base in (0, 1):  # by retention, which leaves one segment
+        storage.delete(file_name(base, LOG))
+    log = open_log(storage, config, recovery_point=3, clean=True, log_start_offset=2)
+    assert append(log, idempotent(1)).error is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+@pytest.mark.parametrize("starts", [1, 2])
+def test_a_log_that_begins_again_behind_what_was_lost_knows_its_producers(starts: int) -> None:
+    """Of what retention deleted, the end was not on the device; a batch before that had no answer yet."""
+    storage, config = MemoryStorage(), LogConfig(flush_messages=1)
+    log = open_log(storage, config)
+    append(log, idempotent(0))
+    log.flush()
+    append(log, batch())
+    log.config = LogConfig(flush_messages=1, retention_bytes=0)
+    assert log.retire(NOW_MS)
+    storage = _without_power(storage)
+    for _ in range(starts):
+        log = open_log(storage, config, log_start_offset=2, recovery_point=1)
+        storage = _without_power(storage)
+    assert (log.log_start_offset, log.end_offset) == (2, 2)
+    assert append(log, idempotent(0)).duplicate
+    assert append(log, idempotent(1)).base_offset == 2

@@ -102,9 +102,7 @@ def load(
     walked = Walk(storage, config, now_ms, plan, known, producers, epochs).run(segments)
     if not walked.segments or walked.end_offset < log_start_offset >= flushed_offset:
         reached_at = max((seen.snapshot_offset, *found.orphans))
-        walked, known = _begin_again(storage, config, now_ms, walked, known, OffsetRange(began, reached_at))
-        if producers.end_offset < log_start_offset:
-            producers = ProducerState(log_start_offset)
+        walked, known = _begin_again(storage, config, now_ms, walked, known, OffsetRange(began, reached_at), producers)
     elif walked.end_offset < flushed_offset:
         walked = _go_on_behind_loss(storage, config, now_ms, walked, known)
     start_offset = _start(walked.segments[0].base_offset, known)
@@ -124,9 +122,10 @@ def load(
 def _say_what_is_gone(producers: ProducerState, walked: Walked, findings: Findings, *, compacts: bool) -> None:
     """Where a batch may have been that is sent again, and is not in the log any more."""
     whole = OffsetRange(0, walked.end_offset)
-    is_compacted = compacts and len(walked.segments) > 1
+    has_deleted = walked.segments[0].base_offset > 0
+    is_compacted = compacts and (has_deleted or len(walked.segments) > 1)
     producers.holes = findings.damaged
-    producers.thinned_below = whole.end_offset if is_compacted or walked.segments[0].base_offset > 0 else 0
+    producers.thinned_below = whole.end_offset if is_compacted or has_deleted else 0
     producers.unexplained = (whole,) if is_compacted else findings.unexplained
 
 
@@ -166,7 +165,13 @@ def _load_producers(
 
 
 def _begin_again(
-    storage: Storage, config: LogConfig, now_ms: int, walked: Walked, known: Known, named: OffsetRange
+    storage: Storage,
+    config: LogConfig,
+    now_ms: int,
+    walked: Walked,
+    known: Known,
+    named: OffsetRange,
+    producers: ProducerState,
 ) -> tuple[Walked, Known]:
     """An empty log, because the files are gone, or hold nothing that is wanted; and what is known then.
 
@@ -179,8 +184,10 @@ def _begin_again(
     if not walked.segments:
         end_offset = max(end_offset, named.end_offset)
     known = known._replace(known_start=named.first_offset if is_hole else end_offset)
+    snapshots, producers.end_offset = Snapshots(storage), end_offset
+    snapshots.ensure(producers)  # what they have written is gone, and must not be written again
     delete_segments(storage, list(walked.segments))
-    Snapshots(storage).delete_before(known.log_start_offset)
+    snapshots.delete_before(end_offset)
     begun = walked._replace(segments=(Segment.create(storage, end_offset, config, now_ms),), end_offset=end_offset)
     if not walked.segments:
         return begun, known  # told as a hole, or by `witnesses`
