@@ -4,10 +4,13 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.metadata.image import BROKER_RESOURCE
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest
+from ottla.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
@@ -40,6 +43,33 @@ async def test_what_is_named_again_among_few_is_told_again(client: WireClient, k
     answer = await client.ask(key, _ASKED[key](("a", "b", "a")))
     told = getattr(answer, _TOLD.get(key, "groups"))
     assert ["a" in each for each in told] == [True, False, True]
+
+
+async def test_a_resource_that_is_named_again_among_many_is_described_once(
+    client: WireClient, broker: AsyncBroker
+) -> None:
+    """30,000 names of the broker would be answered with gigabytes."""
+    own_id = str(broker.node.identity.node_id)
+    whole = DescribeConfigsResource(BROKER_RESOURCE, own_id)
+    some = [whole._replace(configuration_keys=(name,)) for name in ("log.dirs", "node.id", "node.id")]
+    answer = await client.ask(
+        ApiKey.DESCRIBE_CONFIGS, DescribeConfigsRequest((*some, *[whole._replace(resource_name="9")] * 20))
+    )
+    assert [(each.resource_name, len(each.configs)) for each in answer.results] == [(own_id, 2), ("9", 0)]
+    answer = await client.ask(ApiKey.DESCRIBE_CONFIGS, DescribeConfigsRequest((some[0], *[whole] * 20, some[1])))
+    (of_all,) = answer.results
+    assert len(of_all.configs) > 2, "whoever wants all gets all"
+    few = await client.ask(ApiKey.DESCRIBE_CONFIGS, DescribeConfigsRequest(tuple(some)))
+    assert [len(each.configs) for each in few.results] == [1, 1, 1], "as Apache Kafka does"
+
+
+async def test_a_partition_that_is_named_again_among_many_tells_its_producers_once(client: WireClient) -> None:
+    asked = [TopicRequest("t", (0, 1, 0)), *[TopicRequest("t", (0, 2))] * 50, TopicRequest("u", (0,))]
+    answer = await client.ask(ApiKey.DESCRIBE_PRODUCERS, DescribeProducersRequest(tuple(asked)))
+    told = [(topic.name, each.partition_index) for topic in answer.topics for each in topic.partitions]
+    assert told == [("t", 0), ("t", 1), ("t", 2), ("u", 0)]
+    few = await client.ask(ApiKey.DESCRIBE_PRODUCERS, DescribeProducersRequest((TopicRequest("t", (0, 0)),)))
+    assert [len(topic.partitions) for topic in few.topics] == [2]
 
 
 @pytest.mark.parametrize("count", [2, 250])

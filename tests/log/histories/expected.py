@@ -105,7 +105,7 @@ class Expected:
 
     def _check_keys(self, log: PartitionLog, found: dict[int, Seen]) -> None:
         """The last record of every key stays."""
-        without = {value for sender in self._senders for value in (*sender.aborted, *(sender.open or ()))}
+        without = {value for sender in self._senders for value in (*sender.aborted, *sender.undecided)}
         last = {
             seen.key: offset
             for offset, seen in sorted(self._there.items())
@@ -118,9 +118,7 @@ class Expected:
         values = committed(log)
         senders = [each for each in self._senders if each.is_transactional]
         for sender in senders:
-            being_ended = set(sender.open or ()) if sender.ending else set()
-            unfinished = set(sender.open or ()) - being_ended
-            assert not values & (sender.aborted | unfinished), "what was not committed is seen"
+            assert not values & (sender.aborted | sender.undecided), "what was not committed is seen"
         if all(each.open is None for each in senders):
             assert log.last_stable_offset == log.high_watermark, "nothing is open"
             aborted = {value for each in senders for value in each.aborted}

@@ -76,6 +76,11 @@ class Sender:
         self.open = self.ending = None
 
     @property
+    def undecided(self) -> set[bytes]:
+        """The values of the open transaction. If it is being committed, its marker may be in the log."""
+        return set() if self.ending else set(self.open or ())
+
+    @property
     def marker_epoch(self) -> int:
         """The coordinator raises it before each end (KIP-890), or only before an abort."""
         return self.epoch + (self.transaction_version == 2 or not self.ending)

@@ -63,12 +63,29 @@ async def _describe_many(
     results: list[DescribeConfigsResult] = []
 
     def steps() -> Iterator[None]:
+        resources: dict[tuple[int, str], dict[str, None] | None] = {}
         for each in request.resources:
-            results.append(_describe(node, request, each, context))
+            _want(resources, each)
+            yield
+        for (kind, name), keys in resources.items():
+            resource = DescribeConfigsResource(kind, name, None if keys is None else tuple(keys))
+            results.append(_describe(node, request, resource, context))
             yield
 
     await node.slices.run(steps())
     return DescribeConfigsResponse(results=tuple(results))
+
+
+def _want(resources: dict[tuple[int, str], dict[str, None] | None], resource: DescribeConfigsResource) -> None:
+    """Add a resource. One that is named again is answered once, with all the keys that are asked of it (None: all it
+    has): a few bytes for each name would be answered with kilobytes."""
+    place, keys = (resource.resource_type, resource.resource_name), resource.configuration_keys
+    before = resources.get(place, {})
+    if before is None or not keys:
+        resources[place] = None
+    else:
+        before.update(dict.fromkeys(keys))
+        resources[place] = before
 
 
 def _describe(
