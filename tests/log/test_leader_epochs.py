@@ -254,3 +254,32 @@ def test_killed_while_the_epochs_are_read_again_a_start_believes_no_half_of_them
             assert call > 10
             return
     raise AssertionError("the start does not end")
+
+
+def test_after_a_stop_in_order_the_device_knows_the_epochs_although_nothing_was_appended() -> None:
+    """An older checkpoint would say that the log begins later, and is believed after such a stop."""
+    storage = MemoryStorage()
+    log = open_log(storage)
+    for sequence in range(3):
+        log.append(idempotent(sequence), now_ms=NOW_MS, leader_epoch=0)
+    log.flush()
+    log.delete_records_before(2)  # no checkpoint says so, and a loss of power leaves it
+    storage.sync_names()
+    storage = storage.after_power_loss(keep=lambda name, synced, size: size)
+    log = open_log(storage, recovery_point=3, log_start_offset=1)
+    assert log.log_start_offset == 1
+    log.close()
+    left = storage.after_power_loss(keep=lambda name, synced, size: synced)
+    assert left.read(_EPOCHS) == storage.read(_EPOCHS) != b""
+
+
+def test_what_a_killed_process_has_left_unsynced_the_next_one_brings_to_the_device_before_it_stops() -> None:
+    storage = _written()
+    log = open_log(storage, recovery_point=7)
+    log.delete_records_before(2)
+    storage = storage.after_kill()
+    log = open_log(storage, recovery_point=7, log_start_offset=2)
+    assert log.end_offset_for_epoch(0) == EpochEndOffset(0, 7)
+    log.close()
+    left = storage.after_power_loss(keep=lambda name, synced, size: synced)
+    assert left.read(_EPOCHS) == b"0\n1\n0 2\n"

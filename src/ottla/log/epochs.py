@@ -19,10 +19,10 @@ _MAX_EPOCH = 2**31 - 1
 class LeaderEpochs:
     """Epochs and start offsets, both ascending; every change is written at once (there are few)."""
 
-    def __init__(self, storage: Storage, newest: int | None = None) -> None:
+    def __init__(self, storage: Storage, newest: int | None = None, *, is_synced: bool = False) -> None:
         """`newest` is the epoch of the partition's leader, where it is known: no record has a newer one.
 
-        A batch, or a file, that says so was changed: no checksum covers an epoch.
+        A batch, or a file, that says so was changed: no checksum covers an epoch. `is_synced`: the device has the file.
         """
         self._storage = storage
         self._newest = _MAX_EPOCH if newest is None else newest
@@ -33,6 +33,8 @@ class LeaderEpochs:
         self.fault: str | None = None
         #: Whether the file does not say yet where the log begins.
         self._is_behind = False
+        #: How often it was written, and how many of these times the device knows of.
+        self.changes, self._synced_changes = 0 if is_synced else 1, 0
         content = storage.read(LEADER_EPOCH_CHECKPOINT)
         if content is not None:
             try:
@@ -153,9 +155,15 @@ class LeaderEpochs:
     def sync(self) -> None:
         """Have the checkpoint on the device, before batches go whose epochs nothing else says. It may run in another
         thread. StorageError."""
-        if self._entries:
+        changes = self.changes
+        if self._entries and changes > self._synced_changes:
             sync_whole(self._storage, [self._storage.open(LEADER_EPOCH_CHECKPOINT)])
             self._storage.sync_names()
+            self.reached(changes)
+
+    def reached(self, changes: int) -> None:
+        """The device has the checkpoint as it was after so many changes."""
+        self._synced_changes = max(self._synced_changes, changes)
 
     def may_be(self, epoch: int) -> bool:
         """Whether there can be records of this epoch."""
@@ -172,6 +180,7 @@ class LeaderEpochs:
         """Write the checkpoint, if there is anything to write."""
         if self._entries or self._storage.read(LEADER_EPOCH_CHECKPOINT) is not None:
             self._storage.write(LEADER_EPOCH_CHECKPOINT, encode_leader_epochs(self._entries), sync=sync)
+            self.changes += 1
         self._is_behind = False
 
     def _put(self, epoch: int, start_offset: int) -> None:

@@ -62,7 +62,7 @@ _NOTHING: Final = Outside()
 class PartitionLog:
     """See the top of the file. Single writer; reads may happen between any two calls."""
 
-    def __init__(self, tp: TopicPartition, storage: Storage, config: LogConfig, leader_epoch: int | None) -> None:
+    def __init__(self, tp: TopicPartition, storage: Storage, config: LogConfig, epochs: LeaderEpochs) -> None:
         """For `open` alone."""
         self.tp = tp
         self.config = config
@@ -75,7 +75,7 @@ class PartitionLog:
         self.findings = Findings()
         self.topic_id: bytes | None = None
         self._storage = storage
-        self._epochs = LeaderEpochs(storage, leader_epoch)
+        self._epochs = epochs
         self._snapshots = Snapshots(storage)
         self._segments: Segments
         self._producers: ProducerState
@@ -102,7 +102,7 @@ class PartitionLog:
         come from its checkpoints (0 and None are always safe). StorageError when the directory cannot be used, or
         belongs to another topic id.
         """
-        log = cls(tp, storage, config, outside.leader_epoch)
+        log = cls(tp, storage, config, LeaderEpochs(storage, outside.leader_epoch, is_synced=clean))
         log.topic_id, mended = take_topic_id(tp, storage, topic_id, is_known=outside.is_known)
         mended += drop_unreadable(storage)
         loaded = load(
@@ -467,18 +467,16 @@ class PartitionLog:
         self._snapshots.write(self._producers)
         self._snapshots.prune((*self._segments.retired_bases, *self._segments.bases))
         files += [self._storage.open(name) for name in (self._snapshots.newest_name, self._epochs.file_name) if name]
-        return FlushPlan(self.end_offset, tuple(files), self._storage)
+        return FlushPlan(self.end_offset, tuple(files), self._storage, self._epochs.changes)
 
     def mark_flushed(self, plan: FlushPlan) -> None:
         """The plan's `sync` has returned: recovery may begin at its offset."""
         self.recovery_point = max(self.recovery_point, plan.offset)
         self.synced.reached(plan.offset)
+        self._epochs.reached(plan.epoch_changes)
 
-    def flush(self) -> None:
-        """Make everything durable now. Blocks until the device has it."""
-        self._flush(sync=True)
-
-    def _flush(self, *, sync: bool) -> None:
+    def flush(self, *, sync: bool = True) -> None:
+        """Make everything durable now. Blocks until the device has it (not without `sync`: see `close`)."""
         while True:
             plan = self.flush_plan()
             if sync:
@@ -494,7 +492,9 @@ class PartitionLog:
         Without `sync` the clean-shutdown marker survives the end of the process, but not a loss of power.
         """
         self._segments.active.end()
-        self._flush(sync=sync)
+        if sync and not self.needs_flush:
+            self._epochs.sync()  # a start may have made them again
+        self.flush(sync=sync)
         self._snapshots.ensure(self._producers)
         for segment in self._segments:
             segment.close()

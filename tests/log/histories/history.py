@@ -27,6 +27,7 @@ from tests.log.histories.senders import MOST_IN_FLIGHT, Sender, Sent
 from tests.log.logs import TP
 
 _NEVER = 2**62
+_TOPIC_ID = bytes(range(16))
 #: After so many answers that nobody can know whether a batch was written, its producer gives it up.
 _MOST_DOUBTS = 6
 _MEMORIES = (Memory(24_000, 0.9, 4_096), Memory(4 * 24, 0.9, 100))
@@ -104,7 +105,7 @@ class History:
             self.delete_records,
             *(self.retire,) * 2,
             self.delete_retired,
-            self.change_retention,
+            self.change_settings,
             self.refuse,
             *(self.refuse_nothing,) * 3,
             *(self.die_soon,) * 2,
@@ -202,7 +203,7 @@ class History:
         is_first = sent is sender.in_flight[0]
         if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             if is_first and sender.is_transactional:
-                assert self._expected.is_compacted, "out of order"
+                assert sender.may_be_torn, "out of order"
                 sender.begin_end(commit=False)
             elif is_first:
                 assert self.promise is Promise.SYNCED, "out of order"
@@ -289,8 +290,9 @@ class History:
     def delete_retired(self) -> None:
         self._disk.in_thread(self._log.delete_retired)
 
-    def change_retention(self) -> None:
+    def change_settings(self) -> None:
         self._retention_bytes = self.rng.choice((-1, -1, 0, 150, 600))
+        self._flush_messages = self._draw_flush_messages()
         self._log.config = self._config
 
     def clean(self) -> None:
@@ -382,6 +384,7 @@ class History:
             clean=is_clean,
             recovery_point=0 if known is None else known.recovery_point,
             log_start_offset=None if known is None else known.log_start_offset,
+            topic_id=_TOPIC_ID,
             outside=Outside(
                 is_known=known is not None,
                 start_may_be_old=is_clean,
@@ -401,6 +404,7 @@ class History:
         self._cleaning = None
         for sender in self._senders:
             sender.is_cut_off = True
+            sender.may_be_torn = sender.open is not None and (sender.may_be_torn or has_lost_power)
             for sent in sender.in_flight:
                 sent.end_offset = -1
         while self.rng.random() < 0.3:

@@ -41,6 +41,8 @@ class Sender:
     open: list[bytes] | None = None
     #: A transaction is being ended: whether it is committed.
     ending: bool | None = None
+    #: The machine has lost its power, and with it, perhaps, a part of the transaction that was not on the device.
+    may_be_torn: bool = False
     committed: set[bytes] = field(default_factory=set)
     aborted: set[bytes] = field(default_factory=set)
 
@@ -73,7 +75,7 @@ class Sender:
         epoch = self.marker_epoch
         if epoch != self.epoch:
             self.epoch, self.next_sequence = epoch, 0
-        self.open = self.ending = None
+        self.open, self.ending, self.may_be_torn = None, None, False
 
     @property
     def undecided(self) -> set[bytes]:
