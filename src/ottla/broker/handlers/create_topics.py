@@ -14,7 +14,7 @@ from ottla.broker.handlers.configs import topic_entries
 from ottla.broker.handlers.mutations import count_change
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.image import TopicImage
-from ottla.broker.metadata.names import METADATA_TOPIC
+from ottla.broker.metadata.names import METADATA_TOPIC, TopicNames
 from ottla.broker.metadata.rules import (
     RefusedError,
     check_configs,
@@ -94,13 +94,15 @@ def _check_all(
     results: list[CreatableTopicResult],
 ) -> Iterator[None]:
     """Check a topic in each step. Those that are good go into `wanted`, and what is known of each into `results`."""
+    coming = TopicNames()
     for topic in {each.name: each for each in request.topics}.values():
         try:
             if counts[topic.name] > 1:
                 raise RefusedError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            new = _check(node, topic, wanted)
+            new = _check(node, topic, coming)
             count_change(context, new.partitions, strict_from=_KNOWS_QUOTAS_FROM)
             wanted[topic.name] = new
+            coming.add(topic.name)
             results.append(_good(node, wanted[topic.name], hidden))
         except RefusedError as refused:
             results.append(CreatableTopicResult(topic.name, error_code=refused.error, error_message=str(refused)))
@@ -116,7 +118,7 @@ def _told(result: CreatableTopicResult, made: TopicImage | StorageError | None) 
     return CreatableTopicResult(result.name, error_code=ErrorCode.KAFKA_STORAGE_ERROR, error_message=str(made))
 
 
-def _check(node: _Node, topic: CreatableTopic, coming: Collection[str]) -> NewTopic:
+def _check(node: _Node, topic: CreatableTopic, coming: TopicNames) -> NewTopic:
     check_name(topic.name, node.image, coming)
     partitions = _partitions(node, topic)
     configs = check_configs(node.config, {each.name: each.value for each in topic.configs})

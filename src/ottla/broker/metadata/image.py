@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from ottla.base.require import require
 from ottla.broker.access.acls import Acl, Acls
-from ottla.broker.metadata.names import INTERNAL_TOPICS
+from ottla.broker.metadata.names import INTERNAL_TOPICS, TopicNames
 from ottla.broker.metadata.node_records import RegisterBrokerRecord
 from ottla.broker.metadata.records import (
     LEADER_NO_CHANGE,
@@ -61,6 +61,7 @@ class MetadataImage:
     def __init__(self) -> None:
         self.topics: dict[str, TopicImage] = {}
         self.topics_by_id: dict[bytes, TopicImage] = {}
+        self.names = TopicNames()
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.acls = Acls()
         #: Users' SCRAM credentials, by Kafka's number of the mechanism and by the user's name.
@@ -100,6 +101,7 @@ class MetadataImage:
                 topic = TopicImage(name, topic_id)
                 self.topics[name] = topic
                 self.topics_by_id[topic_id] = topic
+                self.names.add(name)
                 self.created_version = self.version
             case PartitionRecord():
                 self._apply_partition(record)
@@ -112,6 +114,7 @@ class MetadataImage:
             case RemoveTopicRecord(topic_id):
                 removed = self.topics_by_id.pop(topic_id)
                 del self.topics[removed.name]
+                self.names.remove(removed.name)
                 self.configs.pop((TOPIC_RESOURCE, removed.name), None)
             case AccessControlEntryRecord():
                 self.acls.add(record.id, Acl(*record[1:]))

@@ -26,3 +26,34 @@ NOT_IN_TRANSACTIONS: Final = INTERNAL_TOPICS - {GROUP_TOPIC}
 def collision_key(name: str) -> str:
     """Two topics with equal keys would have the same name in metrics, where `.` becomes `_`."""
     return name.replace(".", "_")
+
+
+class TopicNames:
+    """Names of topics, and which of them are the same in metrics. No question takes longer where there are more."""
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+        #: Only names with one of the two characters can be alike.
+        self._alike: dict[str, dict[str, None]] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
+
+    def add(self, name: str) -> None:
+        """A topic has this name, or will have it."""
+        self._names.add(name)
+        if "." in name or "_" in name:
+            self._alike.setdefault(collision_key(name), {})[name] = None
+
+    def remove(self, name: str) -> None:
+        """No topic has it any more."""
+        self._names.discard(name)
+        key = collision_key(name)
+        alike = self._alike.get(key, {})
+        alike.pop(name, None)
+        if not alike:
+            self._alike.pop(key, None)
+
+    def alike(self, name: str) -> tuple[str, ...]:
+        """The names that are the same as this one in metrics."""
+        return tuple(self._alike.get(collision_key(name), ()))

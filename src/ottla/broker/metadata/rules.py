@@ -1,13 +1,13 @@
 """Checks a change of metadata before it is written. The messages tell a user what to do."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from ottla.base.errors import ConfigError, OttlaError
 from ottla.base.limits import MAX_CHANGES, MAX_NEW_PARTITIONS
 from ottla.base.topic_names import topic_name_problem
 from ottla.broker.config import BrokerConfig
 from ottla.broker.metadata.image import MetadataImage
-from ottla.broker.metadata.names import METADATA_TOPIC, collision_key
+from ottla.broker.metadata.names import METADATA_TOPIC, TopicNames
 from ottla.broker.topic_config import TopicConfig
 from ottla.wire.errors import ErrorCode
 
@@ -20,7 +20,7 @@ class RefusedError(OttlaError):
         self.error = error
 
 
-def check_name(name: str, image: MetadataImage, coming: Collection[str] = ()) -> None:
+def check_name(name: str, image: MetadataImage, coming: TopicNames) -> None:
     """Refuse a new topic's name unless it is legal, new, and different from all others in metrics.
 
     `coming` are names of topics that are being made now.
@@ -32,13 +32,10 @@ def check_name(name: str, image: MetadataImage, coming: Collection[str] = ()) ->
         raise RefusedError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
     if name in image.topics or name in coming:
         raise RefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-    if "." in name or "_" in name:
-        key = collision_key(name)
-        twins = [other for other in dict.fromkeys((*image.topics, *coming)) if collision_key(other) == key]
-        if twins:
-            raise RefusedError(
-                ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {', '.join(twins)}"
-            )
+    if twins := dict.fromkeys((*image.names.alike(name), *coming.alike(name))):
+        raise RefusedError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {', '.join(twins)}"
+        )
 
 
 def check_partitions(count: int) -> int:

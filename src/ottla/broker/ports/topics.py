@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
@@ -15,7 +15,7 @@ from ottla.broker.config import BrokerConfig
 from ottla.broker.config_keys import SMALLEST_SEGMENT_BYTES
 from ottla.broker.metadata.cluster import ClusterMetadata
 from ottla.broker.metadata.image import GROUP_RESOURCE, TOPIC_RESOURCE, MetadataImage, TopicImage
-from ottla.broker.metadata.names import GROUP_EVENTS_TOPIC, GROUP_TOPIC, TRANSACTION_TOPIC
+from ottla.broker.metadata.names import GROUP_EVENTS_TOPIC, GROUP_TOPIC, TRANSACTION_TOPIC, TopicNames
 from ottla.broker.metadata.properties import new_uuid
 from ottla.broker.metadata.records import MetadataRecord
 from ottla.broker.metadata.rules import RefusedError, check_name
@@ -221,18 +221,19 @@ class Topics:
 
     def _check_auto_created(self, names: Iterable[str], wanted: dict[str, NewTopic]) -> Iterator[None]:
         """Check a name in each step. Those that are good go into `wanted`, up to the limit of new partitions."""
-        image, partitions = self._metadata.image, 0
+        image, partitions, coming = self._metadata.image, 0, TopicNames()
         for name in names:
-            new = None if name in image.topics else self._auto_created(name, wanted)
+            new = None if name in image.topics else self._auto_created(name, coming)
             if new is not None:
                 partitions += new.partitions
                 if partitions > MAX_NEW_PARTITIONS:
                     _log.warning("topic %s, and what the request names after it, is not made: too many at once", name)
                     return
                 wanted[name] = new
+                coming.add(name)
             yield
 
-    def _auto_created(self, name: str, coming: Collection[str]) -> NewTopic | None:
+    def _auto_created(self, name: str, coming: TopicNames) -> NewTopic | None:
         if name in _INTERNAL or name == GROUP_EVENTS_TOPIC:
             return self._internal(name)
         try:
