@@ -2,11 +2,18 @@
 
 import pytest
 
-from ottla.log.memory import MemoryStorage
+from ottla.log.memory import CrashedError, MemoryStorage
 from ottla.log.partition import PartitionLog
 from ottla.log.witnesses import Outside
 from tests.log.batches import NOW_MS
 from tests.log.logs import SMALL, TP, append_in_transaction, committed_offsets, end, open_log
+
+
+def _without_aborts(storage: MemoryStorage) -> MemoryStorage:
+    """After a loss of power: indexes of aborts that were not synced are gone, and by chance nothing else."""
+    return storage.after_power_loss(
+        keep=lambda name, synced, size: size, keep_name=lambda name: not name.endswith(".txnindex")
+    )
 
 
 @pytest.mark.parametrize("proved", [True, False])
@@ -34,6 +41,7 @@ def test_an_index_of_aborts_that_is_not_as_it_was_is_made_again(how: str, clean:
             storage.write(name, b"")
         elif how == "changed":  # another producer's transaction
             storage.write(name, content[:9] + bytes([content[9] ^ 1]) + content[10:])
+    storage.sync_names()
     outside = Outside(is_known=True, start_is_unproved=not proved, aborts=aborts if proved else {})
     point = log.recovery_point
     log = PartitionLog.open(TP, storage, SMALL, NOW_MS, clean=clean, recovery_point=point, outside=outside)
@@ -42,3 +50,35 @@ def test_an_index_of_aborts_that_is_not_as_it_was_is_made_again(how: str, clean:
         f"{base:020}.txnindex is made again from the markers" for base in aborts if how != "whole"
     ]
     assert log.aborts == aborts
+    # a checkpoint says nothing of aborts while the log is cleaned, and nothing is appended that would have them synced
+    left = _without_aborts(storage)
+    log = PartitionLog.open(TP, left, SMALL, NOW_MS, recovery_point=point, outside=Outside(is_known=True))
+    assert committed_offsets(log) == before
+
+
+def test_aborts_that_an_older_snapshot_has_read_again_are_on_the_device() -> None:
+    """A start cuts the indexes behind its snapshot, and makes them again on the way."""
+    storage = MemoryStorage()
+    log = open_log(storage, SMALL)
+    for number, commit in enumerate((True, False)):
+        append_in_transaction(log, number)
+        end(log, commit=commit)
+        log.flush()
+    before, point = committed_offsets(log), log.recovery_point
+    storage = storage.after_kill()
+    storage.delete(f"{point:020}.snapshot")
+
+    def refuses(action: str, name: str) -> bool:
+        if action == "open" and name.endswith(".txnindex"):
+            raise CrashedError(name)
+        return False
+
+    storage.refuses = refuses
+    with pytest.raises(CrashedError):
+        open_log(storage, SMALL, recovery_point=point)
+    storage = storage.after_kill()
+    storage.sync_names()
+    log = open_log(storage, SMALL, recovery_point=point)
+    assert committed_offsets(log) == before == [0]
+    log.roll(NOW_MS)
+    assert committed_offsets(open_log(_without_aborts(storage), SMALL, recovery_point=point)) == before

@@ -14,7 +14,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from ottla.base.errors import CorruptDataError, StorageError
-from ottla.log.storage import Storage
+from ottla.log.storage import File, Storage
 from ottla.wire.crc import crc32c
 
 _ENTRY: Final = Struct(">hqqqq")
@@ -44,7 +44,7 @@ _NO_SEAL: Final = AbortsSeal(0, 0)
 class TransactionIndex:
     """The entries of one segment, oldest marker first."""
 
-    __slots__ = ("_is_doubted", "_saved", "_seal", "_storage", "_told", "entries", "name")
+    __slots__ = ("_is_changed", "_is_doubted", "_saved", "_seal", "_storage", "_told", "entries", "name")
 
     def __init__(self, storage: Storage, name: str) -> None:
         self._storage = storage
@@ -55,6 +55,8 @@ class TransactionIndex:
         #: Of entries that were sealed before.
         self._seal = _NO_SEAL
         self._is_doubted = False
+        #: The file may hold, or lack, what the device does not know of. A flush brings it there.
+        self._is_changed = False
         #: What the file had told when it was doubted; None if it could not be read.
         self._told: list[AbortedTxn] | None = None
 
@@ -100,6 +102,7 @@ class TransactionIndex:
         """Write the entries that the file does not have yet. StorageError when that fails."""
         if self._saved == len(self.entries):
             return
+        self._is_changed = True
         file = self._storage.open(self.name, create=True)
         try:
             file.truncate(min(file.size_bytes, self._saved * _ENTRY.size))
@@ -110,6 +113,7 @@ class TransactionIndex:
 
     def clear(self) -> None:
         """Forget every entry, and remove the file."""
+        self._is_changed = self._is_changed or bool(self.entries)
         self._storage.delete(self.name)
         self.entries, self._saved, self._seal = [], 0, _NO_SEAL
 
@@ -131,10 +135,18 @@ class TransactionIndex:
         elif len(kept) < len(self.entries):
             self._saved = min(self._saved, len(kept))
             if self._saved:
+                self._is_changed = True
                 file = self._storage.open(self.name)
                 file.truncate(self._saved * _ENTRY.size)
                 file.close()
             self.entries, self._seal = kept, _NO_SEAL
+
+    def changed_file(self) -> File | None:
+        """The file, if the device may not know what a start has changed in it. StorageError."""
+        if not (self._is_changed and self.entries):
+            return None
+        self.save()
+        return self._storage.open(self.name)
 
     def overlapping(self, from_offset: int, end_offset: int) -> tuple[list[AbortedTxn], bool]:
         """Transactions aborted here with records in [from_offset, end_offset); whether later segments may have more."""

@@ -20,7 +20,7 @@ from ottla.log.producers import ProducerState
 from ottla.log.salvage import split_behind_damage
 from ottla.log.segment import Segment, delete_segments
 from ottla.log.snapshot import Snapshots
-from ottla.log.storage import Storage
+from ottla.log.storage import Storage, sync_whole
 from ottla.log.txn_index import AbortedTxn
 from ottla.log.witnesses import Outside
 from ottla.wire.batch import BatchHeader, check_integrity, is_emptied, parse_end_txn_marker
@@ -163,11 +163,22 @@ class Walk:
                 removed = [each.cut_from(0, end_offset) for each in waiting if each.size_bytes]
                 delete_segments(self._storage, list(waiting))
                 waiting.clear()
+        self._sync_aborts(kept)
         if not self._producers.history_is_known:
             add_history(self._producers, kept, snapshot_offset)
         cuts = (*(cut for segment in kept for cut in segment.cuts), *removed)
         damaged = tuple(hole for step in steps for hole in step.damaged)
         return Walked(tuple(kept), end_offset, cuts, damaged, tuple(self._gaps), tuple(self._unreadable))
+
+    def _sync_aborts(self, segments: Collection[Segment]) -> None:
+        """Have the indexes of aborts on the device that were made again: where nothing is appended, no flush does it.
+
+        A checkpoint says that they are there, or nothing, while the log is cleaned; and nobody misses one that is gone.
+        """
+        changed = [file for file in (each.txn_index.changed_file() for each in segments) if file is not None]
+        if changed:
+            sync_whole(self._storage, changed)
+            self._storage.sync_names()
 
     def _pass(self, segment: Segment, limit_offset: int) -> _Step:
         """Go over one segment. The next segment begins at `limit_offset`."""
