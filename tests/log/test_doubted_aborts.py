@@ -66,7 +66,9 @@ def test_aborts_that_an_older_snapshot_has_read_again_are_on_the_device() -> Non
         log.flush()
     before, point = committed_offsets(log), log.recovery_point
     storage = storage.after_kill()
-    storage.delete(f"{point:020}.snapshot")
+    name = f"{point:020}.snapshot"
+    snapshot = storage.read(name) or b""
+    storage.delete(name)
 
     def refuses(action: str, name: str) -> bool:
         if action == "open" and name.endswith(".txnindex"):
@@ -80,5 +82,5 @@ def test_aborts_that_an_older_snapshot_has_read_again_are_on_the_device() -> Non
     storage.sync_names()
     log = open_log(storage, SMALL, recovery_point=point)
     assert committed_offsets(log) == before == [0]
-    log.roll(NOW_MS)
+    storage.write(name, snapshot, sync=False)  # as the next roll does
     assert committed_offsets(open_log(_without_aborts(storage), SMALL, recovery_point=point)) == before
