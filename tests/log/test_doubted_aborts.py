@@ -3,6 +3,7 @@
 import pytest
 
 from ottla.log.memory import CrashedError, MemoryStorage
+from ottla.log.names import UNFINISHED_SYNC
 from ottla.log.partition import PartitionLog
 from ottla.log.witnesses import Outside
 from tests.log.batches import NOW_MS
@@ -83,4 +84,23 @@ def test_aborts_that_an_older_snapshot_has_read_again_are_on_the_device() -> Non
     log = open_log(storage, SMALL, recovery_point=point)
     assert committed_offsets(log) == before == [0]
     storage.write(name, snapshot, sync=False)  # as the next roll does
+    assert committed_offsets(open_log(_without_aborts(storage), SMALL, recovery_point=point)) == before
+
+
+def test_a_start_that_syncs_aborts_keeps_the_note_of_a_refused_sync() -> None:
+    storage = MemoryStorage()
+    log = open_log(storage, SMALL)
+    append_in_transaction(log, 0)
+    end(log, commit=False)
+    log.flush()
+    name = f"{0:020}.txnindex"
+    before, point, aborts = committed_offsets(log), log.recovery_point, log.aborts
+    storage.mark(UNFINISHED_SYNC)
+    storage.delete(name)
+    storage = storage.after_kill()
+    log = PartitionLog.open(
+        TP, storage, SMALL, NOW_MS, recovery_point=point, outside=Outside(is_known=True, aborts=aborts)
+    )
+    assert committed_offsets(log) == before
+    assert UNFINISHED_SYNC in storage.names()
     assert committed_offsets(open_log(_without_aborts(storage), SMALL, recovery_point=point)) == before

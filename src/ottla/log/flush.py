@@ -44,7 +44,6 @@ def heed_refusals(
         with suppress(StorageError):  # it says nothing any more
             storage.unmark(UNFINISHED_SYNC)
         return
-    storage.sync_note.stays = True
     for segment, following in zip_longest(segments, segments[1:]):
         if following is None or following.base_offset > recovery_point:
             _have_written_again(segment.log_file())

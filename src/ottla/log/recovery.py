@@ -33,7 +33,7 @@ from ottla.log.epochs import LeaderEpochs
 from ottla.log.findings import Findings
 from ottla.log.flush import heed_refusals
 from ottla.log.leftovers import tidy, without_failed_rolls
-from ottla.log.names import DAMAGED_OFFSETS, LOG, PARTITION_METADATA, file_name
+from ottla.log.names import DAMAGED_OFFSETS, LOG, PARTITION_METADATA, UNFINISHED_SYNC, file_name
 from ottla.log.producers import ProducerState
 from ottla.log.salvage import reached_in, reached_offset
 from ottla.log.segment import Segment, delete_segments
@@ -74,6 +74,8 @@ def load(
 ) -> Loaded:
     """Open the directory; see the top of the file. StorageError when it cannot be used as it is."""
     names, checkpointed_offset = storage.names(), recovery_point
+    if UNFINISHED_SYNC in names and not clean:
+        storage.sync_note.stays = True  # whatever this start syncs
     reached = partial(reached_in, storage, config, now_ms, names)
     log_start_offset, outside = start_of(outside, epochs, recovery_point, log_start_offset, reached)
     # After a clean stop the checkpoint says where the log began, and not only what was deleted for certain.

@@ -176,6 +176,9 @@ class Walk:
         A checkpoint says that they are there, or nothing, while the log is cleaned; and nobody misses one that is gone.
         """
         changed = [file for file in (each.txn_index.changed_file() for each in segments) if file is not None]
+        if self._storage.sync_note.stays:
+            for file in changed:
+                file.suspect()  # an earlier process may have been refused its sync
         if changed:
             sync_whole(self._storage, changed)
             self._storage.sync_names()
