@@ -55,8 +55,8 @@ def raises_no_epoch() -> Iterator[None]:
 def keeps_a_torn_tail() -> Iterator[None]:
     """Recovery leaves what is no whole batch at the end of a log, and the log goes on after it."""
 
-    def cut(self: Segment, position: int) -> int:
-        return 0
+    def cut(self: Segment, position: int, end_offset: int) -> None:
+        """Nothing."""
 
     with patch.object(Segment, "cut", cut):
         yield
