@@ -163,25 +163,31 @@ class Walk:
                 removed = [each.cut_from(0, end_offset) for each in waiting if each.size_bytes]
                 delete_segments(self._storage, list(waiting))
                 waiting.clear()
-        self._sync_aborts(kept)
+        self._sync_aborts(kept, end_offset)
         if not self._producers.history_is_known:
             add_history(self._producers, kept, snapshot_offset)
         cuts = (*(cut for segment in kept for cut in segment.cuts), *removed)
         damaged = tuple(hole for step in steps for hole in step.damaged)
         return Walked(tuple(kept), end_offset, cuts, damaged, tuple(self._gaps), tuple(self._unreadable))
 
-    def _sync_aborts(self, segments: Collection[Segment]) -> None:
-        """Have the indexes of aborts on the device that were made again: where nothing is appended, no flush does it.
+    def _sync_aborts(self, segments: Collection[Segment], end_offset: int) -> None:
+        """Have the indexes of aborts on the device that were made again below the recovery point: no flush does it.
 
         A checkpoint says that they are there, or nothing, while the log is cleaned; and nobody misses one that is gone.
         """
-        changed = [file for file in (each.txn_index.changed_file() for each in segments) if file is not None]
-        if self._storage.sync_note.stays:
+        is_flushed = end_offset <= self._known.flushed_offset
+        flushed = [each for each in segments if is_flushed or each.base_offset in self._plan.inspected]
+        changed = [file for file in (each.txn_index.changed_file() for each in flushed) if file is not None]
+        try:
+            if self._storage.sync_note.stays:
+                for file in changed:
+                    file.suspect()  # an earlier process may have been refused its sync
+            if changed:
+                sync_whole(self._storage, changed)
+                self._storage.sync_names()
+        finally:
             for file in changed:
-                file.suspect()  # an earlier process may have been refused its sync
-        if changed:
-            sync_whole(self._storage, changed)
-            self._storage.sync_names()
+                file.close()
 
     def _pass(self, segment: Segment, limit_offset: int) -> _Step:
         """Go over one segment. The next segment begins at `limit_offset`."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from typing import Protocol
 
@@ -10,6 +11,7 @@ from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.rules import RefusedError, check_total_partitions
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.identity import HasIdentity
+from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.topics import HasImage, HasTopics
 from ottla.wire.acls import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode
@@ -24,7 +26,7 @@ from ottla.wire.messages.create_partitions import (
 _KNOWS_QUOTAS_FROM = 3
 
 
-class _Node(HasAccess, HasIdentity, HasImage, HasTopics, Protocol):
+class _Node(HasAccess, HasIdentity, HasImage, HasSlices, HasTopics, Protocol):
     """What this handler touches."""
 
 
@@ -37,22 +39,13 @@ def handle(
 
 async def _grow_all(node: _Node, request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
     counts = Counter(topic.name for topic in request.topics)
-    results, wanted = [], {}
+    results: list[CreatePartitionsTopicResult] = []
+    wanted: dict[str, int] = {}
     once = (name for name, count in counts.items() if count == 1)
-    unauthorized = node.access.refused(context, AclOperation.ALTER, ResourceType.TOPIC, once)
-    for topic in {each.name: each for each in request.topics}.values():
-        try:
-            if counts[topic.name] > 1:
-                raise RefusedError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            if topic.name in unauthorized:
-                results.append(CreatePartitionsTopicResult(topic.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-                continue
-            more = _check(node, topic)
-            count_change(context, more, strict_from=_KNOWS_QUOTAS_FROM)
-            results.append(CreatePartitionsTopicResult(topic.name))
-            wanted[topic.name] = topic.count
-        except RefusedError as refused:
-            results.append(CreatePartitionsTopicResult(topic.name, refused.error, str(refused)))
+    refused_names = await node.access.refused_of_many(
+        node.slices, context, AclOperation.ALTER, ResourceType.TOPIC, once
+    )
+    await node.slices.run(_check_all(node, request, counts, refused_names, context, wanted, results))
     topics = node.image.topics
     try:
         check_total_partitions(count - len(topics[name].partitions) for name, count in wanted.items())
@@ -70,6 +63,32 @@ async def _grow_all(node: _Node, request: CreatePartitionsRequest, context: Requ
             for each in results
         )
     )
+
+
+def _check_all(
+    node: _Node,
+    request: CreatePartitionsRequest,
+    counts: Mapping[str, int],
+    unauthorized: Collection[str],
+    context: RequestContext,
+    wanted: dict[str, int],
+    results: list[CreatePartitionsTopicResult],
+) -> Iterator[None]:
+    """Check a topic in each step. Those that are good go into `wanted`, and what is known of each into `results`."""
+    for topic in {each.name: each for each in request.topics}.values():
+        try:
+            if counts[topic.name] > 1:
+                raise RefusedError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            if topic.name in unauthorized:
+                results.append(CreatePartitionsTopicResult(topic.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            else:
+                more = _check(node, topic)
+                count_change(context, more, strict_from=_KNOWS_QUOTAS_FROM)
+                results.append(CreatePartitionsTopicResult(topic.name))
+                wanted[topic.name] = topic.count
+        except RefusedError as refused:
+            results.append(CreatePartitionsTopicResult(topic.name, refused.error, str(refused)))
+        yield
 
 
 def _check(node: _Node, wanted: CreatePartitionsTopic) -> int:

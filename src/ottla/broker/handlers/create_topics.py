@@ -56,11 +56,11 @@ def handle(
 
 
 async def _create_all(node: _Node, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
-    refused = _refused(node, request, context)
-    results = [
+    refused = await _refused(node, request, context)
+    results = await node.slices.collect(
         CreatableTopicResult(name, error_code=_UNAUTHORIZED, error_message="Authorization failed.")
         for name in sorted(refused)
-    ]
+    )
     request = request._replace(topics=tuple(topic for topic in request.topics if topic.name not in refused))
     counts = Counter(topic.name for topic in request.topics)
     try:
@@ -69,19 +69,21 @@ async def _create_all(node: _Node, request: CreateTopicsRequest, context: Reques
         results += (CreatableTopicResult(name, error_code=many.error, error_message=str(many)) for name in counts)
         return CreateTopicsResponse(topics=tuple(results))
     wanted: dict[str, NewTopic] = {}
-    hidden = node.access.refused(context, AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, counts, told=False)
+    hidden = await node.access.refused_of_many(
+        node.slices, context, AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, counts, told=False
+    )
     await node.slices.run(_check_all(node, request, counts, hidden, context, wanted, results))
     made = {} if request.validate_only else await node.topics.create_all(tuple(wanted.values()))
     return CreateTopicsResponse(topics=tuple(_told(result, made.get(result.name)) for result in results))
 
 
-def _refused(node: _Node, request: CreateTopicsRequest, context: RequestContext) -> frozenset[str]:
+async def _refused(node: _Node, request: CreateTopicsRequest, context: RequestContext) -> frozenset[str]:
     """The names that may not be made topics of. What can be no topic anyway is told so instead."""
     counts = Counter(topic.name for topic in request.topics)
     names = [name for name, count in counts.items() if count == 1 and name != METADATA_TOPIC]
     if node.access.covers(context, AclOperation.CREATE, ResourceType.TOPIC, names):
         return frozenset()
-    return node.access.refused(context, AclOperation.CREATE, ResourceType.TOPIC, names)
+    return await node.access.refused_of_many(node.slices, context, AclOperation.CREATE, ResourceType.TOPIC, names)
 
 
 def _check_all(

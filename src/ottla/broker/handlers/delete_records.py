@@ -31,12 +31,12 @@ def handle(
     node: _Node, request: DeleteRecordsRequest, context: RequestContext
 ) -> "asyncio.Future[DeleteRecordsResponse]":
     """Each partition's new start. It is on the device before the answer; another thread writes it down and syncs it."""
+    return node.slices.start(_delete_all(node, request, context), "deleting records")
+
+
+async def _delete_all(node: _Node, request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
     names = (topic.name for topic in request.topics)
-    refused = node.access.refused(context, AclOperation.DELETE, ResourceType.TOPIC, names)
-    return node.slices.start(_delete_all(node, request, refused), "deleting records")
-
-
-async def _delete_all(node: _Node, request: DeleteRecordsRequest, refused: Collection[str]) -> DeleteRecordsResponse:
+    refused = await node.access.refused_of_many(node.slices, context, AclOperation.DELETE, ResourceType.TOPIC, names)
     results: list[DeleteRecordsTopicResult] = []
     await node.slices.run(_steps(node, request, refused, results))
     try:

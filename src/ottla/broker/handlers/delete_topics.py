@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -13,6 +13,7 @@ from ottla.broker.metadata.image import TopicImage
 from ottla.broker.metadata.rules import RefusedError
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.settings import HasConfig
+from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.topics import HasImage, HasTopics
 from ottla.wire.acls import AclOperation, ResourceType
 from ottla.wire.codec import NULL_UUID
@@ -28,7 +29,7 @@ from ottla.wire.messages.delete_topics import (
 _KNOWS_QUOTAS_FROM = 5
 
 
-class _Node(HasAccess, HasConfig, HasImage, HasTopics, Protocol):
+class _Node(HasAccess, HasConfig, HasImage, HasSlices, HasTopics, Protocol):
     """What this handler touches."""
 
 
@@ -41,14 +42,38 @@ def handle(
 
 async def _delete_all(node: _Node, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
     wanted = request.topics or tuple(DeleteTopicState(name) for name in request.topic_names)
-    topics = node.image.topics
-    refused, hidden = _refused(node, wanted, context)
-    kept_from = refused | hidden
-    named = {topics[each.name].topic_id for each in wanted if each.name in topics and each.name not in kept_from}
-    both_ways = named & {each.topic_id for each in wanted if each.name is None}
+    refused, hidden = await _refused(node, wanted, context)
     responses: list[DeletableTopicResult] = []
     doomed: list[TopicImage] = []
+    await node.slices.run(_sort(node, wanted, refused, hidden, context, responses, doomed))
+    try:
+        await node.topics.delete_all(doomed)
+    except StorageError as fault:
+        failed = {topic.topic_id for topic in doomed}
+        responses = [
+            DeletableTopicResult(each.name, each.topic_id, ErrorCode.KAFKA_STORAGE_ERROR, str(fault))
+            if each.topic_id in failed and each.error_code == ErrorCode.NONE
+            else each
+            for each in responses
+        ]
+    return DeleteTopicsResponse(responses=tuple(responses))
+
+
+def _sort(
+    node: _Node,
+    wanted: Sequence[DeleteTopicState],
+    refused: frozenset[str],
+    hidden: frozenset[str],
+    context: RequestContext,
+    responses: list[DeletableTopicResult],
+    doomed: list[TopicImage],
+) -> Iterator[None]:
+    """Look at a topic in each step: what is to be said of it, and which can be deleted."""
+    topics, kept_from = node.image.topics, refused | hidden
+    named = {topics[each.name].topic_id for each in wanted if each.name in topics and each.name not in kept_from}
+    both_ways = named & {each.topic_id for each in wanted if each.name is None}
     for each, count in Counter(wanted).items():
+        yield
         if each.name is None and each.topic_id in both_ways:
             continue  # answered with the name
         problem = _problem(each, count)
@@ -66,28 +91,18 @@ async def _delete_all(node: _Node, request: DeleteTopicsRequest, context: Reques
             responses.append(answer)
             if isinstance(found, TopicImage) and answer.error_code == ErrorCode.NONE:
                 doomed.append(found)
-    try:
-        await node.topics.delete_all(doomed)
-    except StorageError as fault:
-        failed = {topic.topic_id for topic in doomed}
-        responses = [
-            DeletableTopicResult(each.name, each.topic_id, ErrorCode.KAFKA_STORAGE_ERROR, str(fault))
-            if each.topic_id in failed and each.error_code == ErrorCode.NONE
-            else each
-            for each in responses
-        ]
-    return DeleteTopicsResponse(responses=tuple(responses))
 
 
-def _refused(
+async def _refused(
     node: _Node, wanted: Sequence[DeleteTopicState], context: RequestContext
 ) -> tuple[frozenset[str], frozenset[str]]:
     """The names of topics that may not be deleted, and those of topics that may not be described."""
     names = [name for name in (_name(node, each) for each in wanted) if name is not None]
     if node.access.covers(context, AclOperation.DELETE, ResourceType.TOPIC, names):
         return frozenset(), frozenset()
-    refused = node.access.refused(context, AclOperation.DELETE, ResourceType.TOPIC, names)
-    return refused, node.access.refused(context, AclOperation.DESCRIBE, ResourceType.TOPIC, names, told=False)
+    of_many, slices = node.access.refused_of_many, node.slices
+    refused = await of_many(slices, context, AclOperation.DELETE, ResourceType.TOPIC, names)
+    return refused, await of_many(slices, context, AclOperation.DESCRIBE, ResourceType.TOPIC, names, told=False)
 
 
 def _counted(context: RequestContext, topic: TopicImage) -> DeletableTopicResult:

@@ -33,15 +33,13 @@ def handle(
     node: _Node, request: DescribeProducersRequest, context: RequestContext
 ) -> "DescribeProducersResponse | asyncio.Future[DescribeProducersResponse]":
     """The producers that each partition remembers."""
-    names = (topic.name for topic in request.topics if topic_name_problem(topic.name) is None)
-    refused = node.access.refused(context, AclOperation.READ, ResourceType.TOPIC, names)
-    return node.slices.start(_slowly(node, request, refused), "producers of many partitions")
+    return node.slices.start(_slowly(node, request, context), "producers of many partitions")
 
 
-async def _slowly(
-    node: _Node, request: DescribeProducersRequest, refused: Collection[str]
-) -> DescribeProducersResponse:
+async def _slowly(node: _Node, request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
     """A partition may remember any number of producers."""
+    names = (topic.name for topic in request.topics if topic_name_problem(topic.name) is None)
+    refused = await node.access.refused_of_many(node.slices, context, AclOperation.READ, ResourceType.TOPIC, names)
     topics: list[TopicResponse] = []
     await node.slices.run(_steps(node, request, refused, topics))
     return DescribeProducersResponse(topics=tuple(topics))

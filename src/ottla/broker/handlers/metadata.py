@@ -4,17 +4,19 @@ Topics by id from version 12 on (KIP-516). Version 0 has no null list: an empty 
 """
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from typing import Protocol
 
 from ottla.base.topic_names import topic_name_problem
 from ottla.broker.handlers.authorized import on_cluster
+from ottla.broker.handlers.parts import PART_NAMES
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.image import TopicImage
 from ottla.broker.metadata.names import INTERNAL_TOPICS, SHARE_TOPIC
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.identity import HasIdentity
+from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.topics import HasImage, HasTopics
 from ottla.broker.runtime.answers import then
 from ottla.wire.acls import AclOperation, ResourceType
@@ -33,7 +35,7 @@ from ottla.wire.messages.metadata import (
 _ANSWERS_IDS_FROM = 12
 
 
-class _Node(HasAccess, HasIdentity, HasImage, HasTopics, Protocol):
+class _Node(HasAccess, HasIdentity, HasImage, HasSlices, HasTopics, Protocol):
     """What this handler touches."""
 
 
@@ -41,12 +43,38 @@ def handle(
     node: _Node, request: MetadataRequest, context: RequestContext
 ) -> "MetadataResponse | asyncio.Future[MetadataResponse]":
     """What the cluster looks like; once the topics are made that this request is the first to name."""
-    refused = _refused(node, request, context)
+    if node.access.is_on and len(node.image.topics if request.topics is None else request.topics) > PART_NAMES:
+        return node.slices.start(_handle_many(node, request, context), "metadata of many topics")
+    names, is_told = _named(node, request, context)
+    refused = node.access.refused(context, AclOperation.DESCRIBE, ResourceType.TOPIC, names, told=is_told)
     missing = _missing(node, request, refused)
+    uncreatable: frozenset[str] = frozenset()
     if missing and not node.access.covers(context, AclOperation.CREATE, ResourceType.TOPIC, missing):
         uncreatable = node.access.refused(context, AclOperation.CREATE, ResourceType.TOPIC, missing)
-        missing = [name for name in missing if name not in uncreatable]
-        refused |= uncreatable
+    return _made(node, request, context, refused | uncreatable, [each for each in missing if each not in uncreatable])
+
+
+async def _handle_many(node: _Node, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+    """The same, while others are served: each name is a decision, and perhaps a line of the audit log."""
+    of_many, slices = node.access.refused_of_many, node.slices
+    names, is_told = _named(node, request, context)
+    decided = dict.fromkeys(names)
+    refused = await of_many(slices, context, AclOperation.DESCRIBE, ResourceType.TOPIC, decided, told=is_told)
+    late = [name for name in _named(node, request, context)[0] if name not in decided]  # made meanwhile
+    refused |= node.access.refused(context, AclOperation.DESCRIBE, ResourceType.TOPIC, late, told=is_told)
+    missing = _missing(node, request, refused)
+    uncreatable: frozenset[str] = frozenset()
+    if missing and not node.access.covers(context, AclOperation.CREATE, ResourceType.TOPIC, missing):
+        uncreatable = await of_many(slices, context, AclOperation.CREATE, ResourceType.TOPIC, missing)
+    missing = [name for name in missing if name not in uncreatable]
+    answer = _made(node, request, context, refused | uncreatable, missing)
+    return answer if isinstance(answer, MetadataResponse) else await answer
+
+
+def _made(
+    node: _Node, request: MetadataRequest, context: RequestContext, refused: frozenset[str], missing: list[str]
+) -> "MetadataResponse | asyncio.Future[MetadataResponse]":
+    """The answer, once the missing topics are made."""
     charge = context.charge
     if missing and charge is not None:  # what there is no room for is told to be missing, and asked for again
         partitions = node.topics.auto_created_partitions
@@ -58,17 +86,14 @@ def handle(
     return made
 
 
-def _refused(node: _Node, request: MetadataRequest, context: RequestContext) -> frozenset[str]:
-    """The names of topics that may not be described, of those that are asked for or, if all are, of all that exist."""
-    if not node.access.is_on:
-        return frozenset()
+def _named(node: _Node, request: MetadataRequest, context: RequestContext) -> tuple[Iterable[str], bool]:
+    """The names of the topics that are asked for or, if all are, of all that exist; and whether a refusal is told."""
     image = node.image
     if _wants_all(request, context):
-        return node.access.refused(context, AclOperation.DESCRIBE, ResourceType.TOPIC, image.topics, told=False)
+        return image.topics, False
     ids = [each.topic_id for each in request.topics or () if each.topic_id != NULL_UUID]
     by_id = (image.topics_by_id[each].name for each in ids if each in image.topics_by_id)
-    names = by_id if ids else (each.name for each in request.topics or () if each.name is not None)
-    return node.access.refused(context, AclOperation.DESCRIBE, ResourceType.TOPIC, names)
+    return by_id if ids else (each.name for each in request.topics or () if each.name is not None), True
 
 
 def _wants_all(request: MetadataRequest, context: RequestContext) -> bool:

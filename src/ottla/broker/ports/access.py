@@ -1,10 +1,11 @@
 """May who asks do this? Handlers ask before they do it. Without an authorizer everybody may do everything."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol
 
 from ottla.broker.access.audit import Audit
 from ottla.broker.access.authorizer import Authorizer, Verdict, java_host
+from ottla.broker.runtime.slices import Slices
 from ottla.broker.session import Session
 from ottla.coordinator.group.context import sees_all
 from ottla.wire.acls import CLUSTER_NAME, OPERATIONS_ON, AclOperation, ResourceType
@@ -90,6 +91,30 @@ class Access:
         return frozenset(
             name for name in dict.fromkeys(names) if not self.allows(asking, operation, kind, name, told=told)
         )
+
+    async def refused_of_many(
+        self,
+        slices: Slices,
+        asking: Asking,
+        operation: AclOperation,
+        kind: ResourceType,
+        names: Iterable[str],
+        *,
+        told: bool = True,
+    ) -> frozenset[str]:
+        """The same for names that may be thousands: others are served meanwhile."""
+        refused: set[str] = set()
+        if self._authorizer is None:
+            return frozenset()
+
+        def steps() -> Iterator[None]:
+            for name in dict.fromkeys(names):
+                if not self.allows(asking, operation, kind, name, told=told):
+                    refused.add(name)
+                yield
+
+        await slices.run(steps())
+        return frozenset(refused)
 
     def sees(self, asking: Asking) -> Callable[[str], bool]:
         """Whether who asks may describe a topic, to be called with names later."""
