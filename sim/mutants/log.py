@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from unittest.mock import patch
 
-from ottla.log import recovery
 from ottla.log.flush import FlushPlan, Synced
 from ottla.log.memory import MemoryFile
 from ottla.log.producers import ProducerState
@@ -21,8 +20,6 @@ def bugs() -> dict[str, AbstractContextManager[None]]:
         "names-are-not-synced": names_are_not_synced(),
         "retired-files-are-not-synced": retired_files_are_not_synced(),
         "the-snapshot-goes-unsynced": the_snapshot_goes_unsynced(),
-        "no-snapshot-is-made-again": no_snapshot_is_made_again(),
-        "refusals-are-not-heeded": refusals_are_not_heeded(),
         "nothing-is-written-again": nothing_is_written_again(),
         "no-batch-is-remembered": no_batch_is_remembered(),
         "keeps-a-torn-tail": broker.keeps_a_torn_tail(),
@@ -57,20 +54,6 @@ def retired_files_are_not_synced() -> Iterator[None]:
 def the_snapshot_goes_unsynced() -> Iterator[None]:
     """Segments are deleted before the snapshot that knows their producers is on the device."""
     with patch.object(Snapshots, "begin_at", lambda self, offset: None):
-        yield
-
-
-@contextmanager
-def no_snapshot_is_made_again() -> Iterator[None]:
-    """A start does not make the snapshot again that a segment has lost."""
-    with patch.object(Snapshots, "put_at", lambda self, offset, state: None):
-        yield
-
-
-@contextmanager
-def refusals_are_not_heeded() -> Iterator[None]:
-    """A start takes for synced what an earlier process was refused."""
-    with patch.object(recovery, "heed_refusals", lambda *args, **more: None):
         yield
 
 

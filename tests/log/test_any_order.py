@@ -16,9 +16,8 @@ _CHUNK = 20
 #: The first history that shows the bug, where few do.
 _SHOWN_BY = {
     "nothing-is-written-again": 179,
+    "retired-files-are-not-synced": 1795,
     "the-snapshot-goes-unsynced": 200,
-    "no-snapshot-is-made-again": 229,
-    "refusals-are-not-heeded": 275,
 }
 
 
