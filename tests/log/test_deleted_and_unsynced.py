@@ -268,7 +268,7 @@ def test_a_batch_that_was_deleted_unsynced_is_not_written_again_behind_later_one
     del storage.files[file_name(2, SNAPSHOT)]  # what was not synced may be there or not
     log = open_log(storage, _config(1), log_start_offset=2, recovery_point=1)
     assert append(log, idempotent(2)).duplicate
-    assert append(log, idempotent(1)).error is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+    assert append(log, idempotent(1)).error is ErrorCode.KAFKA_STORAGE_ERROR, "nobody knows whether it was written"
     assert append(log, idempotent(3)).base_offset == 3
 
 
@@ -316,3 +316,75 @@ def test_a_log_that_begins_again_behind_what_was_lost_knows_its_producers(starts
     assert (log.log_start_offset, log.end_offset) == (2, 2)
     assert append(log, idempotent(0)).duplicate
     assert append(log, idempotent(1)).base_offset == 2
+
+
+def test_a_batch_that_was_never_written_is_not_said_to_be_gone() -> None:
+    """Its producer was forgotten for its silence, and went on; an older snapshot remembers it. No offset is missing."""
+    storage, config = MemoryStorage(), LogConfig(max_message_bytes=200)
+    log = open_log(storage, config)
+    append(log, idempotent(0))
+    log.flush()
+    late_ms = NOW_MS + 2 * config.producer_id_expiration_ms
+    assert log.expire_producers(late_ms) == 1
+    assert append(log, idempotent(1, size=500), now_ms=late_ms).error is ErrorCode.MESSAGE_TOO_LARGE
+    assert append(log, idempotent(2), now_ms=late_ms).base_offset == 1
+    log = open_log(storage.after_kill(), config, recovery_point=1)
+    assert append(log, idempotent(1)).error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def _all_deleted(log: PartitionLog, storage: MemoryStorage, kept_bytes: int) -> tuple[MemoryStorage, int]:
+    """All records are deleted, and a loss of power leaves so many bytes of the only file."""
+    log.delete_records_before(-1)
+    left = storage.after_power_loss(
+        keep=lambda name, synced, size: kept_bytes if name.endswith(LOG) else size, keep_name=lambda name: True
+    )
+    return left, log.end_offset
+
+
+def test_a_log_that_begins_again_has_no_transaction_of_which_all_is_deleted() -> None:
+    """Nobody would end it: the coordinator has had its marker."""
+    storage = MemoryStorage()
+    log = open_log(storage)
+    append_in_transaction(log, 0)
+    kept_bytes = storage.files[file_name(0, LOG)].size_bytes
+    end(log, commit=True)
+    append(log, batch())
+    left, start = _all_deleted(log, storage, kept_bytes)
+    for _ in range(2):
+        log = open_log(left, log_start_offset=start)
+        append(log, batch())
+        assert not log.has_ongoing_transaction(7)
+        assert log.last_stable_offset == log.end_offset
+        left = left.after_kill()
+
+
+def test_a_log_that_begins_again_takes_what_its_producers_had_written_since() -> None:
+    """They have all their answers, and the next batch is not out of order; the one that was known is a duplicate."""
+    storage = MemoryStorage()
+    log = open_log(storage)
+    append(log, idempotent(0))
+    kept_bytes = storage.files[file_name(0, LOG)].size_bytes
+    for sequence in range(1, 6):
+        append(log, idempotent(sequence))
+    left, start = _all_deleted(log, storage, kept_bytes)
+    log = open_log(left, log_start_offset=start)
+    assert append(log, idempotent(0)).duplicate
+    left.refuses = lambda action, name: action == "append"
+    with pytest.raises(StorageError):
+        append(log, idempotent(6))
+    left.refuses = None
+    assert append(log, idempotent(7)).error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "the disk has refused 6"
+    assert append(log, idempotent(6)).base_offset == start
+    assert append(log, idempotent(8)).error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_log_begins_again_on_a_full_disk() -> None:
+    """There is room when its files are deleted."""
+    storage = MemoryStorage()
+    log = open_log(storage)
+    append(log, idempotent(0))
+    kept_bytes = storage.files[file_name(0, LOG)].size_bytes
+    append(log, idempotent(1))
+    left, start = _all_deleted(log, storage, kept_bytes)
+    left.limit_bytes = left.size_bytes
+    assert open_log(left, log_start_offset=start).end_offset == start

@@ -1,10 +1,16 @@
 """What the `.txnindex` files say of aborted transactions is held against the markers where nothing proves it."""
 
+import weakref
+from pathlib import Path
+
 import pytest
 
+from ottla.broker.storage import DirectoryStorage, DiskFile
+from ottla.log.config import LogConfig
 from ottla.log.memory import CrashedError, MemoryStorage
 from ottla.log.names import UNFINISHED_SYNC
 from ottla.log.partition import PartitionLog
+from ottla.log.storage import File, Storage
 from ottla.log.witnesses import Outside
 from tests.log.batches import NOW_MS
 from tests.log.logs import SMALL, TP, append_in_transaction, committed_offsets, end, open_log
@@ -104,3 +110,51 @@ def test_a_start_that_syncs_aborts_keeps_the_note_of_a_refused_sync() -> None:
     assert committed_offsets(log) == before
     assert UNFINISHED_SYNC in storage.names()
     assert committed_offsets(open_log(_without_aborts(storage), SMALL, recovery_point=point)) == before
+
+
+def _with_aborts_in(storage: Storage, segments: int) -> tuple[PartitionLog, int]:
+    log = open_log(storage, LogConfig(segment_bytes=150))
+    for number in range(segments):
+        append_in_transaction(log, number)
+        end(log, commit=False)
+    log.close()
+    return log, log.end_offset
+
+
+def test_a_disk_that_refuses_to_sync_aborts_keeps_no_log_from_its_readers() -> None:
+    storage = MemoryStorage()
+    log, end_offset = _with_aborts_in(storage, 2)
+    left = storage.after_kill()
+    for base in log.aborts:
+        left.delete(f"{base:020}.txnindex")
+    left.refuses = lambda action, name: action == "sync"
+    outside = Outside(is_known=True, aborts=log.aborts)
+    log = PartitionLog.open(TP, left, SMALL, NOW_MS, clean=True, recovery_point=end_offset, outside=outside)
+    assert committed_offsets(log) == []
+
+
+def test_indexes_of_aborts_are_not_all_open_at_once(tmp_path: Path) -> None:
+    """A start on a directory of Apache Kafka's doubts all of them."""
+    storage = DirectoryStorage(tmp_path / "t-0")
+    log, end_offset = _with_aborts_in(storage, 60)
+    assert len(log.aborts) > 50
+    opened = _Counting(tmp_path / "t-0")
+    outside = Outside(is_known=True, start_is_unproved=True)
+    PartitionLog.open(TP, opened, SMALL, NOW_MS, clean=True, recovery_point=end_offset, outside=outside)
+    assert 0 < opened.most < 10
+
+
+class _Counting(DirectoryStorage):
+    """How many indexes of aborts are open at a time."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._files: weakref.WeakSet[File] = weakref.WeakSet()
+        self.most = 0
+
+    def open(self, name: str, *, create: bool = False) -> DiskFile:
+        file = super().open(name, create=create)
+        if name.endswith(".txnindex"):
+            self._files.add(file)
+            self.most = max(self.most, len(self._files))
+        return file

@@ -26,6 +26,10 @@ class OffsetRange(NamedTuple):
     def __str__(self) -> str:
         return f"{self.first_offset}–{self.end_offset - 1}"
 
+    def overlaps(self, other: "OffsetRange") -> bool:
+        """Whether an offset is in both."""
+        return max(self.first_offset, other.first_offset) < min(self.end_offset, other.end_offset)
+
 
 class Cut(NamedTuple):
     """The end of a log file, or a whole file, that recovery has removed: what came before it is not whole."""

@@ -19,10 +19,10 @@ _MAX_EPOCH = 2**31 - 1
 class LeaderEpochs:
     """Epochs and start offsets, both ascending; every change is written at once (there are few)."""
 
-    def __init__(self, storage: Storage, newest: int | None = None, *, is_synced: bool = False) -> None:
+    def __init__(self, storage: Storage, newest: int | None = None) -> None:
         """`newest` is the epoch of the partition's leader, where it is known: no record has a newer one.
 
-        A batch, or a file, that says so was changed: no checksum covers an epoch. `is_synced`: the device has the file.
+        A batch, or a file, that says so was changed: no checksum covers an epoch.
         """
         self._storage = storage
         self._newest = _MAX_EPOCH if newest is None else newest
@@ -33,8 +33,8 @@ class LeaderEpochs:
         self.fault: str | None = None
         #: Whether the file does not say yet where the log begins.
         self._is_behind = False
-        #: How often it was written, and how many of these times the device knows of.
-        self.changes, self._synced_changes = 0 if is_synced else 1, 0
+        #: How often this process has written it, and how many of these times the device knows of.
+        self.changes = self._synced_changes = 0
         content = storage.read(LEADER_EPOCH_CHECKPOINT)
         if content is not None:
             try:
@@ -117,7 +117,8 @@ class LeaderEpochs:
         if not 0 <= epoch <= max(self.latest, -1 if self.newest is None else self.newest):
             return _UNKNOWN
         if epoch >= self.latest:
-            return EpochEndOffset(self.latest if self._entries else epoch, log_end_offset)
+            is_leaders = epoch == self.newest or not self._entries
+            return EpochEndOffset(epoch if is_leaders else self.latest, log_end_offset)
         slot = bisect_right(self._entries, epoch, key=lambda entry: entry[0])
         end_offset = self._entries[slot][1]
         # An epoch before the first known one has no records left: it ends where the first known one begins.
@@ -156,10 +157,15 @@ class LeaderEpochs:
         """Have the checkpoint on the device, before batches go whose epochs nothing else says. It may run in another
         thread. StorageError."""
         changes = self.changes
-        if self._entries and changes > self._synced_changes:
+        if self._entries:
             sync_whole(self._storage, [self._storage.open(LEADER_EPOCH_CHECKPOINT)])
             self._storage.sync_names()
             self.reached(changes)
+
+    @property
+    def is_owed(self) -> bool:
+        """Whether the device lacks what this process has written."""
+        return self.changes > self._synced_changes
 
     def reached(self, changes: int) -> None:
         """The device has the checkpoint as it was after so many changes."""

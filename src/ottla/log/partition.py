@@ -102,7 +102,7 @@ class PartitionLog:
         come from its checkpoints (0 and None are always safe). StorageError when the directory cannot be used, or
         belongs to another topic id.
         """
-        log = cls(tp, storage, config, LeaderEpochs(storage, outside.leader_epoch, is_synced=clean))
+        log = cls(tp, storage, config, LeaderEpochs(storage, outside.leader_epoch))
         log.topic_id, mended = take_topic_id(tp, storage, topic_id, is_known=outside.is_known)
         mended += drop_unreadable(storage)
         loaded = load(
@@ -492,7 +492,7 @@ class PartitionLog:
         Without `sync` the clean-shutdown marker survives the end of the process, but not a loss of power.
         """
         self._segments.active.end()
-        if sync and not self.needs_flush:
+        if sync and not self.needs_flush and self._epochs.is_owed:
             self._epochs.sync()  # a start may have made them again
         self.flush(sync=sync)
         self._snapshots.ensure(self._producers)

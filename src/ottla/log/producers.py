@@ -10,9 +10,9 @@ first, give the last stable offset (T8).
 
 Differences from Kafka 4.3: whether an entry expires depends on when it was last written and not only on its records'
 timestamps, so a producer that writes old timestamps keeps its state. And nothing expires during recovery. A batch that
-is sent again, and that is gone from between the remembered ones, is a duplicate and not out of order: after the latter
-a producer writes those that follow once more, too, and they are there. And what the disk refuses of a producer of whom
-nothing is known stays the next that it may write (KAFKA-14359).
+is sent again, and that has gone with a damaged file from between the remembered ones, is a duplicate and not out of
+order: after the latter a producer writes those that follow once more, too, and they are there. And what the disk
+refuses of a producer of whom nothing is known stays the next that it may write (KAFKA-14359).
 """
 
 from collections import deque
@@ -57,6 +57,7 @@ class ProducerEntry:
     __slots__ = (
         "batches",
         "coordinator_epoch",
+        "has_gone_on",
         "last_seen_ms",
         "last_timestamp_ms",
         "producer_epoch",
@@ -74,6 +75,8 @@ class ProducerEntry:
         self.last_seen_ms = -1
         #: First offset of the open transaction, or -1.
         self.txn_first_offset = -1
+        #: It may have written more since its last batch: what it wrote is deleted, and was not on the device.
+        self.has_gone_on = False
         self.batches: deque[BatchMetadata] = deque(maxlen=BATCHES_TO_RETAIN)
 
     @property
@@ -145,8 +148,8 @@ class ProducerState:
         self.holes: tuple[OffsetRange, ...] = ()
         #: Below this offset batches may be gone from the files by right, deleted or compacted, since before the start.
         self.thinned_below = 0
-        #: Where batches are missing, and nobody knows why: the cleaner may have taken them, or a loss of power.
-        self.unexplained: tuple[OffsetRange, ...] = ()
+        #: Where batches may be missing: deleted, compacted, or taken by a loss of power, perhaps before their answers.
+        self.missing: tuple[OffsetRange, ...] = ()
         #: The snapshot that this comes from has all the last batches of its producers, and not the last one only.
         self.history_is_known = False
         #: Of producers of whom nothing is known: the epoch and sequence of a batch that the disk has refused.
@@ -265,11 +268,13 @@ class ProducerState:
         last = entry.last_sequence
         if first == last + 1 or (first == 0 and last == _SEQUENCE_MAX):
             return None
-        if self._was_written(header, entry.batches):
+        if entry.has_gone_on and 0 < (first - last) & _SEQUENCE_MAX <= _SEQUENCE_MAX // 2:
+            return self._check_first(header)
+        if self._is_lost(header, entry.batches):
             return Refusal(
                 ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
                 f"Producer {header.producer_id} has written the sequences from {first} to {header.last_sequence} "
-                "before, and their records are gone: deleted, or with a damaged file",
+                "before, and their records are gone with a damaged file",
             )
         if self._may_be_lost(header, entry.batches):
             return Refusal(
@@ -291,31 +296,26 @@ class ProducerState:
             return None
         return _out_of_order(header, f"{sequence}, which the disk has refused")
 
-    def _was_written(self, header: BatchHeader, batches: Sequence[BatchMetadata]) -> bool:
-        """Whether its sequences are missing between two batches, of which the second one came behind it.
-
-        It was on the device, and is gone with a damaged file; or it was deleted, perhaps before a sync.
-        """
-        missing = _between(header, batches)
-        if missing is None:
-            return False
-        if any(missing.first_offset < hole.end_offset <= missing.end_offset for hole in self.holes):
-            return True
-        return not any(
-            gap.first_offset < missing.end_offset > missing.first_offset < gap.end_offset for gap in self.unexplained
+    def _is_lost(self, header: BatchHeader, batches: Sequence[BatchMetadata]) -> bool:
+        """Whether its sequences are missing between two batches, and a hole is there: it was written, and is gone."""
+        between = _between(header, batches)
+        return between is not None and any(
+            between.first_offset < hole.end_offset <= between.end_offset for hole in self.holes
         )
 
     def _may_be_lost(self, header: BatchHeader, batches: Sequence[BatchMetadata]) -> bool:
         """Whether it may have been written, and be gone: before the oldest batch that is known, or between two of them.
 
-        What was deleted the snapshots know, but they may be damaged. Not in a transaction: there, out of order makes
-        the producer abort, and nothing is written again.
+        What was deleted the snapshots know, but they may be damaged; or a loss of power has taken it, and kept later
+        batches. Not in a transaction: there, out of order makes the producer abort, and nothing is written again.
         """
-        if header.is_transactional:
+        if header.is_transactional or not batches:
             return False
-        if _between(header, batches) is not None:
-            return True
-        if not batches or len(batches) == BATCHES_TO_RETAIN:
+        between = _between(header, batches)
+        if between is not None:
+            has_room = between.end_offset - between.first_offset > header.last_offset_delta
+            return has_room and any(between.overlaps(gone) for gone in self.missing)
+        if len(batches) == BATCHES_TO_RETAIN:
             return False
         oldest = batches[0]
         is_gone = oldest.first_offset < self.thinned_below or any(
@@ -351,7 +351,8 @@ class ProducerState:
     def refused(self, header: BatchHeader) -> None:
         """The disk has refused a batch that was the next one; see `_check_first`."""
         producer_id = header.producer_id
-        if producer_id >= 0 and producer_id not in self.producers:
+        entry = self.producers.get(producer_id)
+        if producer_id >= 0 and (entry is None or entry.has_gone_on):
             self._awaited[producer_id] = header.producer_epoch, header.base_sequence
             if len(self._awaited) > _MAX_AWAITED:
                 del self._awaited[next(iter(self._awaited))]
@@ -375,6 +376,9 @@ class ProducerState:
             entry = self._begin(producer_id, producer_epoch)
         elif entry.producer_epoch != producer_epoch:
             entry.set_epoch(producer_epoch)
+        if entry.has_gone_on:
+            entry.has_gone_on = False
+            self._awaited.pop(producer_id, None)
         entry.batches.append(
             BatchMetadata(
                 header.base_sequence,
@@ -421,6 +425,17 @@ class ProducerState:
         self._awaited.pop(producer_id, None)
         entry = self.producers[producer_id] = ProducerEntry(producer_id, producer_epoch)
         return entry
+
+    def begin_again(self, offset: int) -> None:
+        """All records are deleted, and the log begins here. Of the last ones before that nothing may be known.
+
+        Who had a transaction open has no record in it any more, and perhaps its end is among what is gone.
+        """
+        for entry in self.producers.values():
+            entry.txn_first_offset = -1
+            entry.has_gone_on = self.end_offset < offset
+        self.ongoing.clear()
+        self.end_offset = offset
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that have been silent for `expiration_ms` and have nothing open; how many they were."""

@@ -22,11 +22,13 @@ its segments, its producers and its leader epochs.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import Final
 
+from ottla.base.errors import StorageError
 from ottla.log.config import LogConfig
 from ottla.log.damage import OffsetRange, read_damage, unlisted, write_damage
 from ottla.log.epochs import LeaderEpochs
@@ -111,7 +113,7 @@ def load(
     findings = _findings(walked, plan, known, start_offset, compacts=config.compacts)
     findings = _witnessed(findings, outside, seen, epochs, snapshots, walked, start_offset)
     findings = _with_list(storage, findings, listed, outside)
-    _say_what_is_gone(producers, walked, findings, compacts=config.compacts)
+    _say_what_is_gone(producers, walked, findings, start_offset, compacts=config.compacts)
     _load_last(walked.segments)
     end_offset = producers.end_offset = walked.end_offset
     epochs.truncate(start_offset, end_offset)
@@ -121,14 +123,16 @@ def load(
     return Loaded(walked.segments, producers, start_offset, end_offset, recovery_point, synced_offset, findings)
 
 
-def _say_what_is_gone(producers: ProducerState, walked: Walked, findings: Findings, *, compacts: bool) -> None:
+def _say_what_is_gone(
+    producers: ProducerState, walked: Walked, findings: Findings, start_offset: int, *, compacts: bool
+) -> None:
     """Where a batch may have been that is sent again, and is not in the log any more."""
     whole = OffsetRange(0, walked.end_offset)
     has_deleted = walked.segments[0].base_offset > 0
     is_compacted = compacts and (has_deleted or len(walked.segments) > 1)
     producers.holes = findings.damaged
     producers.thinned_below = whole.end_offset if is_compacted or has_deleted else 0
-    producers.unexplained = (whole,) if is_compacted else findings.unexplained
+    producers.missing = (whole,) if is_compacted else (OffsetRange(0, start_offset), *findings.unexplained)
 
 
 def _load_last(segments: Sequence[Segment]) -> None:
@@ -186,9 +190,12 @@ def _begin_again(
     if not walked.segments:
         end_offset = max(end_offset, named.end_offset)
     known = known._replace(known_start=named.first_offset if is_hole else end_offset)
-    snapshots, producers.end_offset = Snapshots(storage), end_offset
-    snapshots.ensure(producers)  # what they have written is gone, and must not be written again
+    producers.begin_again(end_offset)
+    snapshots = Snapshots(storage)
+    with suppress(StorageError):  # on a full disk there is room when the files are gone
+        snapshots.keep(producers)
     delete_segments(storage, list(walked.segments))
+    snapshots.keep(producers)  # what they have written is gone, and must not be written again
     snapshots.delete_before(end_offset)
     begun = walked._replace(segments=(Segment.create(storage, end_offset, config, now_ms),), end_offset=end_offset)
     if not walked.segments:

@@ -150,6 +150,11 @@ class Snapshots:
         if state.end_offset > 0 and file_name(state.end_offset, SNAPSHOT) not in self._storage.names():
             self._storage.write(file_name(state.end_offset, SNAPSHOT), encode_snapshot(state.producers.values()))
 
+    def keep(self, state: ProducerState) -> None:
+        """The same, if there are producers at all."""
+        if state.producers:
+            self.ensure(state)
+
     def load_newest(
         self, low_offset: int, high_offset: int, fits: Callable[[ProducerState], bool]
     ) -> ProducerState | None:

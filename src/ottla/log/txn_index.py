@@ -14,7 +14,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from ottla.base.errors import CorruptDataError, StorageError
-from ottla.log.storage import File, Storage
+from ottla.log.storage import Storage, sync_whole
 from ottla.wire.crc import crc32c
 
 _ENTRY: Final = Struct(">hqqqq")
@@ -141,12 +141,22 @@ class TransactionIndex:
                 file.close()
             self.entries, self._seal = kept, _NO_SEAL
 
-    def changed_file(self) -> File | None:
-        """The file, if the device may not know what a start has changed in it. StorageError."""
+    def sync_changes(self) -> bool:
+        """Have on the device what a start has changed in the file; whether there was anything. Its name is not synced.
+
+        StorageError.
+        """
         if not (self._is_changed and self.entries):
-            return None
+            return False
         self.save()
-        return self._storage.open(self.name)
+        file = self._storage.open(self.name)
+        try:
+            if self._storage.sync_note.stays:
+                file.suspect()  # an earlier process may have been refused its sync
+            sync_whole(self._storage, [file])
+        finally:
+            file.close()
+        return True
 
     def overlapping(self, from_offset: int, end_offset: int) -> tuple[list[AbortedTxn], bool]:
         """Transactions aborted here with records in [from_offset, end_offset); whether later segments may have more."""

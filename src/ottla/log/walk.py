@@ -5,11 +5,12 @@ What is to be done with each segment is planned first, because that says how far
 
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from itertools import zip_longest
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ottla.base.errors import CorruptDataError
+from ottla.base.errors import CorruptDataError, StorageError
 from ottla.log.checking import ANY_OFFSET
 from ottla.log.config import LogConfig
 from ottla.log.damage import Cut, OffsetRange
@@ -20,7 +21,7 @@ from ottla.log.producers import ProducerState
 from ottla.log.salvage import split_behind_damage
 from ottla.log.segment import Segment, delete_segments
 from ottla.log.snapshot import Snapshots
-from ottla.log.storage import Storage, sync_whole
+from ottla.log.storage import Storage
 from ottla.log.txn_index import AbortedTxn
 from ottla.log.witnesses import Outside
 from ottla.wire.batch import BatchHeader, check_integrity, is_emptied, parse_end_txn_marker
@@ -176,18 +177,13 @@ class Walk:
         A checkpoint says that they are there, or nothing, while the log is cleaned; and nobody misses one that is gone.
         """
         is_flushed = end_offset <= self._known.flushed_offset
-        flushed = [each for each in segments if is_flushed or each.base_offset in self._plan.inspected]
-        changed = [file for file in (each.txn_index.changed_file() for each in flushed) if file is not None]
-        try:
-            if self._storage.sync_note.stays:
-                for file in changed:
-                    file.suspect()  # an earlier process may have been refused its sync
-            if changed:
-                sync_whole(self._storage, changed)
+        has_synced = False
+        with suppress(StorageError):  # a disk that refuses keeps no log from its readers
+            for segment in segments:
+                if is_flushed or segment.base_offset in self._plan.inspected:
+                    has_synced = segment.txn_index.sync_changes() or has_synced
+            if has_synced:
                 self._storage.sync_names()
-        finally:
-            for file in changed:
-                file.close()
 
     def _pass(self, segment: Segment, limit_offset: int) -> _Step:
         """Go over one segment. The next segment begins at `limit_offset`."""

@@ -213,9 +213,7 @@ class History:
             if sent.doubts == _MOST_DOUBTS:
                 sender.in_flight.remove(sent)
         else:
-            assert error is ErrorCode.DUPLICATE_SEQUENCE_NUMBER, error.name
-            assert not self._expected.is_compacted, "nobody knows whether it was written"
-            sender.in_flight.remove(sent)
+            raise AssertionError(error.name)
 
     def _write_marker(self, sender: Sender) -> None:
         offset = self._log.end_offset
