@@ -107,10 +107,10 @@ def _encode(lines: Iterable[str]) -> bytes:
 def _decode(content: bytes, *, fields_per_line: int) -> list[list[str]]:
     text = content.decode("utf-8", "replace")
     lines = text.splitlines()
-    if lines and not text.endswith("\n"):  # its last number may have lost digits
-        raise CorruptDataError(f"checkpoint ends in the middle of a line: {lines[-1]!r}")
     if len(lines) < 2 or lines[0].strip() != _VERSION:
         raise CorruptDataError(f"not a checkpoint of version {_VERSION}: {lines[:1]}")
+    if not text.endswith("\n"):  # its last number may have lost digits
+        raise CorruptDataError(f"checkpoint ends in the middle of a line: {lines[-1]!r}")
     count, entries = _number(lines[1]), [line.split() for line in lines[2:] if line.strip()]
     if count != len(entries) or any(len(entry) != fields_per_line for entry in entries):
         raise CorruptDataError(f"checkpoint says {count} entries of {fields_per_line} fields, holds {entries[:3]}…")
