@@ -10,7 +10,7 @@ from ottla.base.errors import StorageError
 from ottla.broker.storage import DirectoryStorage
 from ottla.log.config import LogConfig
 from ottla.log.memory import CrashedError, MemoryStorage
-from ottla.log.names import LOG, SNAPSHOT, file_name
+from ottla.log.names import LOG, OFFSET_INDEX, SNAPSHOT, file_name
 from ottla.log.partition import PartitionLog
 from ottla.wire.errors import ErrorCode
 from tests.log.batches import NOW_MS, batch, idempotent
@@ -332,6 +332,22 @@ def test_a_batch_that_was_never_written_is_not_said_to_be_gone() -> None:
     assert append(log, idempotent(1)).error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
+def test_nor_is_one_that_has_no_room_between_those_that_are_known() -> None:
+    """Of two records, where another producer's one was deleted."""
+    storage, config = MemoryStorage(), LogConfig(segment_bytes=120)
+    log = open_log(storage, config)
+    append(log, idempotent(0))
+    log.flush()
+    append(log, batch())
+    late_ms = NOW_MS + 2 * config.producer_id_expiration_ms
+    log.expire_producers(late_ms)
+    append(log, idempotent(3), now_ms=late_ms)
+    log.delete_records_before(2)
+    log = open_log(storage.after_kill(), config, recovery_point=1, log_start_offset=2)
+    assert append(log, idempotent(1, 2)).error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert append(log, idempotent(1)).error is ErrorCode.KAFKA_STORAGE_ERROR
+
+
 def _all_deleted(log: PartitionLog, storage: MemoryStorage, kept_bytes: int) -> tuple[MemoryStorage, int]:
     """All records are deleted, and a loss of power leaves so many bytes of the only file."""
     log.delete_records_before(-1)
@@ -388,3 +404,21 @@ def test_a_log_begins_again_on_a_full_disk() -> None:
     left, start = _all_deleted(log, storage, kept_bytes)
     left.limit_bytes = left.size_bytes
     assert open_log(left, log_start_offset=start).end_offset == start
+    left = left.after_kill()
+    left.limit_bytes = None
+    assert append(open_log(left, log_start_offset=start), idempotent(0)).duplicate
+
+
+def test_killed_while_a_log_begins_again_the_next_start_knows_the_producers() -> None:
+    storage = MemoryStorage()
+    log = open_log(storage)
+    append(log, idempotent(0))
+    kept_bytes = storage.files[file_name(0, LOG)].size_bytes
+    append(log, idempotent(1))
+    left, start = _all_deleted(log, storage, kept_bytes)
+    left.refuses = _dies_at(("delete", file_name(0, OFFSET_INDEX)))
+    with pytest.raises(CrashedError):
+        open_log(left, log_start_offset=start)
+    left = left.after_kill()
+    assert not left.files.get(file_name(0, LOG))
+    assert append(open_log(left, log_start_offset=start), idempotent(0)).duplicate

@@ -257,21 +257,24 @@ def test_killed_while_the_epochs_are_read_again_a_start_believes_no_half_of_them
     raise AssertionError("the start does not end")
 
 
-def test_after_a_stop_in_order_the_device_knows_the_epochs_although_nothing_was_appended() -> None:
-    """An older checkpoint would say that the log begins later, and is believed after such a stop."""
-    storage = MemoryStorage()
-    log = open_log(storage)
-    for sequence in range(3):
-        log.append(idempotent(sequence), now_ms=NOW_MS, leader_epoch=0)
-    log.flush()
+@pytest.mark.parametrize("refuses", [False, True])
+def test_after_a_stop_in_order_the_device_knows_the_epochs_although_nothing_was_appended(*, refuses: bool) -> None:
+    """An older checkpoint would say that the log begins later, and is believed after such a stop.
+
+    `refuses`: the disk refuses the start to sync them.
+    """
+    storage = _written()
+    log = open_log(storage, recovery_point=7)
     log.delete_records_before(2)  # no checkpoint says so, and a loss of power leaves it
     storage.sync_names()
     storage = storage.after_power_loss(keep=lambda name, synced, size: size)
-    log = open_log(storage, recovery_point=3, log_start_offset=1)
+    storage.refuses = lambda action, name: refuses and action == "sync"
+    log = open_log(storage, recovery_point=7, log_start_offset=1)
     assert log.log_start_offset == 1
+    storage.refuses = None
     log.close()
     left = storage.after_power_loss(keep=lambda name, synced, size: synced)
-    assert left.read(_EPOCHS) == storage.read(_EPOCHS) != b""
+    assert left.read(_EPOCHS) == storage.read(_EPOCHS) == b"0\n1\n0 1\n"
 
 
 def test_a_stop_syncs_no_epochs_that_nobody_has_changed() -> None:

@@ -33,8 +33,8 @@ class LeaderEpochs:
         self.fault: str | None = None
         #: Whether the file does not say yet where the log begins.
         self._is_behind = False
-        #: How often this process has written it, and how many of these times the device knows of.
-        self.changes = self._synced_changes = 0
+        #: The disk has refused to sync what a start has made again.
+        self.is_owed = False
         content = storage.read(LEADER_EPOCH_CHECKPOINT)
         if content is not None:
             try:
@@ -156,20 +156,16 @@ class LeaderEpochs:
     def sync(self) -> None:
         """Have the checkpoint on the device, before batches go whose epochs nothing else says. It may run in another
         thread. StorageError."""
-        changes = self.changes
         if self._entries:
             sync_whole(self._storage, [self._storage.open(LEADER_EPOCH_CHECKPOINT)])
             self._storage.sync_names()
-            self.reached(changes)
 
-    @property
-    def is_owed(self) -> bool:
-        """Whether the device lacks what this process has written."""
-        return self.changes > self._synced_changes
-
-    def reached(self, changes: int) -> None:
-        """The device has the checkpoint as it was after so many changes."""
-        self._synced_changes = max(self._synced_changes, changes)
+    def sync_or_owe(self) -> None:
+        """The same at a start, which goes on when the disk refuses: then the stop has to do it."""
+        try:
+            self.sync()
+        except StorageError:
+            self.is_owed = True
 
     def may_be(self, epoch: int) -> bool:
         """Whether there can be records of this epoch."""
@@ -186,7 +182,6 @@ class LeaderEpochs:
         """Write the checkpoint, if there is anything to write."""
         if self._entries or self._storage.read(LEADER_EPOCH_CHECKPOINT) is not None:
             self._storage.write(LEADER_EPOCH_CHECKPOINT, encode_leader_epochs(self._entries), sync=sync)
-            self.changes += 1
         self._is_behind = False
 
     def _put(self, epoch: int, start_offset: int) -> None:

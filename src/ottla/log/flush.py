@@ -20,8 +20,6 @@ class FlushPlan(NamedTuple):
     offset: int
     files: tuple[File, ...]
     storage: Storage
-    #: How often the leader epochs had been written, if they are among the files.
-    epoch_changes: int = 0
 
     def sync(self) -> None:
         """Return when every file and its name is on the device. StorageError when the system refuses."""

@@ -467,13 +467,12 @@ class PartitionLog:
         self._snapshots.write(self._producers)
         self._snapshots.prune((*self._segments.retired_bases, *self._segments.bases))
         files += [self._storage.open(name) for name in (self._snapshots.newest_name, self._epochs.file_name) if name]
-        return FlushPlan(self.end_offset, tuple(files), self._storage, self._epochs.changes)
+        return FlushPlan(self.end_offset, tuple(files), self._storage)
 
     def mark_flushed(self, plan: FlushPlan) -> None:
         """The plan's `sync` has returned: recovery may begin at its offset."""
         self.recovery_point = max(self.recovery_point, plan.offset)
         self.synced.reached(plan.offset)
-        self._epochs.reached(plan.epoch_changes)
 
     def flush(self, *, sync: bool = True) -> None:
         """Make everything durable now. Blocks until the device has it (not without `sync`: see `close`)."""
@@ -492,8 +491,8 @@ class PartitionLog:
         Without `sync` the clean-shutdown marker survives the end of the process, but not a loss of power.
         """
         self._segments.active.end()
-        if sync and not self.needs_flush and self._epochs.is_owed:
-            self._epochs.sync()  # a start may have made them again
+        if sync and self._epochs.is_owed:
+            self._epochs.sync()
         self.flush(sync=sync)
         self._snapshots.ensure(self._producers)
         for segment in self._segments:

@@ -10,12 +10,10 @@ told, and the log goes on: it is no hole that has to be mended first.
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from itertools import zip_longest
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ottla.base.errors import StorageError
 from ottla.log.checking import ANY_OFFSET
 from ottla.log.damage import OffsetRange
 from ottla.log.epochs import LeaderEpochs
@@ -219,8 +217,7 @@ def _mend_epochs(epochs: LeaderEpochs, segments: Collection[Segment], start_offs
     is_said = start_offset > 0 or bool(epochs.entries)
     epochs.begin_at(start_offset)
     epochs.save(sync=False)
-    with suppress(StorageError):  # else a stop in order does it, unless a kill comes before
-        epochs.sync()
+    epochs.sync_or_owe()
     return epochs.fault is not None or is_refuted or (was_missing and is_said)
 
 
