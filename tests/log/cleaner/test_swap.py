@@ -4,6 +4,7 @@ import contextlib
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import islice
 
 import pytest
 
@@ -229,35 +230,51 @@ def test_a_log_that_is_gone_after_it_got_its_name_is_told_where_its_indexes_have
 
 @pytest.mark.parametrize("is_given_up", [False, True])
 def test_a_pass_that_is_killed_while_it_takes_its_segment_back_has_lost_nothing(case: _Case, is_given_up: bool) -> None:
-    """Retention has taken the old segments meanwhile: the new one's indexes must not look as if their log was gone."""
+    """It is announced: the new one's indexes must not look as if their log was gone."""
 
     def work(storage: MemoryStorage) -> None:
         refuses, storage.refuses = storage.refuses, None
         log = _again(storage, case.point)
         cleaning = begin(log, _LATER, MEMORY)
         assert cleaning is not None
-        for step in cleaning.steps():
-            if isinstance(step, Swap):
-                log.config = replace(_CONFIG, cleanup_policy=frozenset({"compact", "delete"}))
-                log.delete_records_before(20)
-                assert log.retire(NOW_MS)
-                log.delete_retired()
-                storage.refuses = refuses
-                if is_given_up:
+        with contextlib.nullcontext() if is_given_up else pytest.raises(StorageError, match="refuses to sync"):
+            for step in cleaning.steps():
+                if isinstance(step, Swap) and step.is_accepted:
                     break
-                log.compaction.turn(step)
-                assert not step.is_accepted
+                if isinstance(step, Swap):
+                    log.compaction.turn(step)
+                    assert log.compaction.is_switching
+                    storage.refuses = None if is_given_up else _refuse_second_sync_of_names(storage, refuses)
         if is_given_up:
+            storage.refuses = refuses
             cleaning.give_up()
+        assert not log.compaction.is_switching
         assert not [name for name in storage.names() if name.endswith((CLEANED, SWAP))]
 
     count = 0
     for storage in _deaths(case.storage.after_kill, work):
         for left in (storage.after_kill(), *_without_power(storage, count)):
-            found = _again(left, case.point).findings
-            assert (found.losses, found.damaged, found.unexplained) == ((), (), ())
+            log = _again(left, case.point)
+            assert (log.findings.losses, log.findings.damaged, log.findings.unexplained) == ((), (), ())
+            assert case.new.items() <= {each.offset: each for each in records(log)}.items() <= case.old.items()
         count += 1
     assert count > 4
+
+
+def _refuse_second_sync_of_names(
+    storage: MemoryStorage, then: Callable[[str, str], bool] | None
+) -> Callable[[str, str], bool]:
+    """It ends the announcement; behind it `then` is asked."""
+    left = 2
+
+    def refuses(action: str, _name: str) -> bool:
+        nonlocal left
+        left -= action == "sync_names"
+        if left == 0:
+            storage.refuses = then
+        return left == 0
+
+    return refuses
 
 
 def _without_power(storage: MemoryStorage, seed: int) -> Iterator[MemoryStorage]:
@@ -345,6 +362,33 @@ def test_readers_notice_nothing(case: _Case) -> None:
         assert case.new.keys() & case.committed <= set(committed_offsets(log))
     log.compaction.end(cleaning)
     assert set(committed_offsets(log)) == case.kept
+
+
+def test_what_retention_has_deleted_beside_a_pass_does_not_come_back(case: _Case) -> None:
+    """Whatever step the pass was at. It had written a new segment by then, and a start would bring that to its place."""
+    before = 0
+    while True:
+        storage = case.storage.after_kill()
+        log = _again(storage, case.point)
+        cleaning = begin(log, _LATER, MEMORY)
+        assert cleaning is not None
+        steps = cleaning.steps()
+        before += 1
+        for step in islice(steps, before):
+            if isinstance(step, Swap):
+                log.compaction.turn(step)
+        log.config = replace(_CONFIG, cleanup_policy=frozenset({"compact", "delete"}))
+        log.delete_records_before(log._segments.active.base_offset)
+        if not log.retire(NOW_MS):
+            assert log.compaction.is_switching
+            break
+        log.delete_retired()
+        with contextlib.suppress(StorageError):
+            for step in steps:
+                if isinstance(step, Swap):
+                    log.compaction.turn(step)
+                assert _again(storage.after_kill(), case.point).log_start_offset == log.log_start_offset, before
+    assert before > 20
 
 
 def test_retention_takes_segments_away_from_a_pass(case: _Case) -> None:

@@ -41,10 +41,8 @@ class Disk:
     def _refuses(self, action: str, name: str) -> bool:
         if self._in_thread and self._rng.random() < 0.05:
             self._in_thread = False
-            try:
-                self._meanwhile()
-            finally:
-                self._in_thread = True
+            self._meanwhile()
+            self._in_thread = True  # unless the process was killed: what its thread does then is no turn of the loop
         return self._fault is not None and self._fault(action, name)
 
     def in_thread(self, work: Callable[[], object]) -> None:

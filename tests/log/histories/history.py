@@ -333,7 +333,7 @@ class History:
     def _end_cleaning(self, cleaning: Cleaning) -> None:
         self._cleaning, compaction = None, self._log.compaction
         try:
-            if cleaning.cleaned_offset is None and not compaction.is_switching:
+            if cleaning.cleaned_offset is None:
                 self._disk.in_thread(cleaning.give_up)
         finally:
             compaction.end(cleaning)

@@ -107,7 +107,7 @@ class Cleaner:
         except StorageError as fault:
             self._report(partition, fault)
         finally:
-            if cleaning is not None and cleaning.cleaned_offset is None and not compaction.is_switching:
+            if cleaning is not None and cleaning.cleaned_offset is None:
                 await self._partitions.in_thread(cleaning.give_up)
             compaction.end(cleaning)
         if cleaning is None or cleaning.cleaned_offset is None:

@@ -4,8 +4,8 @@ It reads closed segments, which nobody changes, through files that it opens itse
 `Job`, as it was when the pass began. That is enough: a batch that was its producer's last one then stays, and
 transactions that end later are behind what is cleaned.
 
-Only the owner of the log may put a new segment into it. So where the pass needs the owner it yields a `Swap`: to be
-switched over (`Compaction.turn`), and twice to be given names when the old files are gone.
+Only the owner of the log may put a new segment into it. So where the pass needs the owner it yields a `Swap`
+(`Compaction.turn`): to be accepted, to be switched over, and twice to be given names when the old files are gone.
 """
 
 from collections.abc import Generator, Iterator, Mapping
@@ -54,7 +54,7 @@ class Job(NamedTuple):
     aborted: tuple[AbortedTxn, ...]
     last_records: Mapping[int, LastRecord]
     now_ms: int
-    #: A segment of an earlier pass that did not get all of its names.
+    #: A segment of an earlier pass that did not get all of its names, or was not taken back.
     unsettled: Swap | None = None
 
 
@@ -64,6 +64,8 @@ class Cleaning:
     def __init__(self, job: Job, memory: Memory) -> None:
         self._job = job
         self._memory = memory
+        #: What was accepted, and is neither settled nor taken back.
+        self._swap = job.unsettled
         bases = [each.base_offset for each in job.sources]
         #: Where each segment ends: where the next one begins.
         self._ends = dict(zip(bases, [*bases[1:], job.end_offset], strict=False))
@@ -79,9 +81,9 @@ class Cleaning:
         either old or cleaned from its start to some segment.
         """
         job = self._job
-        if job.unsettled is not None:
+        if job.unsettled is not None and job.unsettled.is_in_log:
             yield from self._finish(job.unsettled)
-        forget(job.storage)
+        self._take_back()
         if not job.sources:
             return
         memory = self._memory
@@ -108,9 +110,10 @@ class Cleaning:
         self.cleaned_offset = cleaned_offset
 
     def give_up(self) -> None:
-        """Remove the files of a pass that goes no further. Not while a swap that was accepted is not settled."""
-        with suppress(StorageError):  # the next pass tries it again
-            forget(self._job.storage)
+        """Remove the files of a pass that goes no further, unless they are those of a segment that is in the log."""
+        if self._swap is None or not self._swap.is_in_log:
+            with suppress(StorageError):  # the next pass tries it again
+                self._take_back()
 
     # ---- the first time over it
 
@@ -166,15 +169,17 @@ class Cleaning:
         segment.unload()
         files.set_modified_ms(segment.log_name, segment.modified_ms)
         swap = Swap(job.storage, files, segment, [each.base_offset for each in group])
+        yield swap
+        if not swap.is_accepted:
+            self._take_back()
+            return False
+        self._swap = swap
         try:
             swap.announce()
         except StorageError:
-            forget(job.storage)
+            self._take_back()
             raise
         yield swap
-        if not swap.is_accepted:
-            forget(job.storage)
-            return False
         yield from self._finish(swap)
         return True
 
@@ -183,6 +188,12 @@ class Cleaning:
         while not swap.is_settled:
             yield swap
             swap.sync()
+        self._swap = None
+
+    def _take_back(self) -> None:
+        forget(self._job.storage)
+        if self._swap is not None:
+            self._swap.is_taken_back, self._swap = True, None
 
     # ---- reading
 

@@ -62,8 +62,8 @@ class Compaction:
 
     @property
     def is_switching(self) -> bool:
-        """Whether a new segment has not got its own names yet. Retention has to wait for that."""
-        return self._unsettled is not None
+        """Whether a new segment was accepted, and has not got its own names yet. Retention has to wait for that."""
+        return self._unsettled is not None and not self._unsettled.is_taken_back
 
     def look(self, now_ms: int) -> Cleanable | None:
         """What can be cleaned; None if nothing: the log is not compacted, or has only its active segment, or a hole.
@@ -104,7 +104,7 @@ class Compaction:
         """
         found = self._look(now_ms, recovery_point)
         if found is None or not found.is_wanted(self._log.config):
-            if self._unsettled is None:
+            if not self.is_switching:
                 return None
             found = Cleanable(0, 0, 0, 0, is_due=False)  # all there is to do is to give a segment its names
         segments = [each for each in self._segments if each.base_offset < found.end_offset]
@@ -128,18 +128,23 @@ class Compaction:
         return Cleaning(job, memory)
 
     def turn(self, swap: Swap) -> None:
-        """The pass has come to a swap: switch over to its segment, or give it its names. StorageError for the latter.
+        """The pass has come to a swap: accept it, switch over to its segment, or give it its names. StorageError then.
 
         It is not accepted if the log has changed: then the pass takes it back (`forget`) and ends.
         """
-        if swap.is_accepted:
-            require(swap is self._unsettled, "a cleaned segment gets its names once")
+        if not swap.is_accepted:
+            swap.is_accepted = (
+                self._log.config.compacts and not self.is_switching and self._segments.has_all(swap.old)
+            )
+            self._unsettled = swap if swap.is_accepted else self._unsettled
+            return
+        require(swap is self._unsettled, "the log waits for this segment")
+        if swap.is_in_log:
             swap.settle()
             self._unsettled = None if swap.is_settled else swap
-        elif self._log.config.compacts and self._unsettled is None and self._segments.has_all(swap.old):
+        else:
             swap.retired = self._segments.replace(swap.old, swap.segment)
-            swap.is_accepted = True
-            self._unsettled = swap
+            swap.is_in_log = True
 
     def end(self, cleaning: Cleaning | None) -> None:
         """The pass is over, or was given up."""

@@ -1,7 +1,8 @@
 """How a cleaned segment takes the place of old ones, by Kafka's file names, and how a start finishes that.
 
     1. it is written beside them, as `.log.cleaned` and so on, and synced;
-    2. its files are renamed to `.swap`; when all are, and the device knows, it will replace the old ones for certain;
+    2. its files are renamed to `.swap`; when all are, and the device knows, it will replace the old ones for certain,
+       also at a start: from here on retention must not take any of them out of the log;
     3. the old ones are deleted, and the device knows;
     4. its log is renamed to its own name, and the device knows; then the indexes.
 
@@ -101,8 +102,10 @@ class Swap:
         self._files = files
         self.segment = segment
         self.old = tuple(old)
-        #: The owner of the log has made the switch, and these are out of the log: their files have to go.
-        self.is_accepted = False
+        #: The owner of the log wants it: until it is in the log, or was taken back, the old segments stay there.
+        self.is_accepted = self.is_taken_back = False
+        #: The owner has made the switch, and these are out of the log: their files have to go.
+        self.is_in_log = False
         self.retired: list[Segment] = []
         self._has_log = False
         #: All files have their own names.
@@ -111,7 +114,7 @@ class Swap:
         self._names = [file_name(segment.base_offset, kind) for kind in kinds]
 
     def announce(self) -> None:
-        """Step 2. StorageError when the disk refuses; `forget` then."""
+        """Step 2, of an accepted one. StorageError when the disk refuses; `forget` then."""
         self._storage.sync_names()
         self._files.move(self._names, SWAP)
         self._storage.sync_names()
@@ -138,7 +141,7 @@ class Swap:
 def forget(storage: Storage) -> None:
     """Remove what a pass that goes no further has left: the old segments stay. StorageError; the next call goes on.
 
-    Not while a swap that was accepted is not settled. Step 2 is undone before anything goes: beside a `.cleaned` log no
+    Not while a swap that is in the log is not settled. Step 2 is undone before anything goes: beside a `.cleaned` log no
     `.swap` file counts, and indexes that are left do not look as if somebody had removed their log.
     """
     names = storage.names()
