@@ -365,7 +365,7 @@ def test_readers_notice_nothing(case: _Case) -> None:
 
 
 def test_what_retention_has_deleted_beside_a_pass_does_not_come_back(case: _Case) -> None:
-    """Whatever step the pass was at. It had written a new segment by then, and a start would bring that to its place."""
+    """Whatever step the pass was at. It had written a new segment by then, and a start would put that into the log."""
     before = 0
     while True:
         storage = case.storage.after_kill()

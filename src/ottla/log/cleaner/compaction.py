@@ -133,9 +133,7 @@ class Compaction:
         It is not accepted if the log has changed: then the pass takes it back (`forget`) and ends.
         """
         if not swap.is_accepted:
-            swap.is_accepted = (
-                self._log.config.compacts and not self.is_switching and self._segments.has_all(swap.old)
-            )
+            swap.is_accepted = self._log.config.compacts and not self.is_switching and self._segments.has_all(swap.old)
             self._unsettled = swap if swap.is_accepted else self._unsettled
             return
         require(swap is self._unsettled, "the log waits for this segment")

@@ -141,8 +141,8 @@ class Swap:
 def forget(storage: Storage) -> None:
     """Remove what a pass that goes no further has left: the old segments stay. StorageError; the next call goes on.
 
-    Not while a swap that is in the log is not settled. Step 2 is undone before anything goes: beside a `.cleaned` log no
-    `.swap` file counts, and indexes that are left do not look as if somebody had removed their log.
+    Not while a swap that is in the log is not settled. Step 2 is undone before anything goes: beside a `.cleaned` log
+    no `.swap` file counts, and indexes that are left do not look as if somebody had removed their log.
     """
     names = storage.names()
     swaps = [name for name in names if name.endswith(SWAP)]
