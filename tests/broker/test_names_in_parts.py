@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from ottla.base.limits import MAX_CHANGES
 from ottla.broker.handlers.parts import PART_NAMES, Names
 from ottla.broker.handlers.table import TABLE
-from ottla.broker.runtime.slices import TURN_MS
 from ottla.testing import AsyncBroker
 from ottla.wire.acls import AclOperation, AclPermissionType, PatternType, ResourceType
 from ottla.wire.apis import API, ApiKey
@@ -31,10 +30,13 @@ from ottla.wire.messages.delete_groups import DeleteGroupsRequest
 from ottla.wire.messages.describe_acls import DescribeAclsRequest
 from ottla.wire.messages.describe_client_quotas import DescribeClientQuotasRequest
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from ottla.wire.messages.describe_log_dirs import DescribeLogDirsRequest
+from ottla.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest
 from ottla.wire.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.list_groups import ListGroupsRequest
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -42,7 +44,7 @@ from ottla.wire.messages.offset_commit import (
 )
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from ottla.wire.schema import schema
-from tests.broker.ticking import TickingClock, steps, turns
+from tests.broker.ticking import TickingClock, in_pieces, steps, turns
 from tests.broker.wire_client import WireClient
 
 _PARTS = 3
@@ -52,8 +54,6 @@ _AUTHORIZER = {
     "super.users": "User:ANONYMOUS",
 }
 _ANY = 1
-#: Looks at the quotas' clock that every request takes, whatever it asks.
-_AROUND = 6
 
 pytestmark = pytest.mark.usefixtures("group_coordinator", "transaction_coordinator")
 
@@ -112,35 +112,12 @@ _ASKED: dict[ApiKey, tuple[int, Any]] = {
 }
 
 
-async def _in_pieces(
-    broker: AsyncBroker, client: WireClient, key: ApiKey, request: Any, version: int
-) -> tuple[Any, int]:
-    """The answer, and in how many pieces it was made: of no turn of the loop are there more than its time allows.
-
-    Each piece is charged to the client, which looks at the quotas' clock before and after it.
-    """
-    unlimited = EntryData((EntityData("client-id", None),), (OpData("request_percentage", 1e9, False),))
-    await client.ask(ApiKey.ALTER_CLIENT_QUOTAS, AlterClientQuotasRequest((unlimited,)), 1)
-    looks = 0
-
-    def nanos() -> int:
-        nonlocal looks
-        looks += 1
-        return 0
-
-    broker.node.quotas.nanos = nanos
-    answer = asyncio.create_task(client.ask(key, request, version))
-    seen = await turns(answer, lambda: looks)
-    assert max(steps(seen)) <= 2 * TURN_MS + _AROUND, API[key].name
-    return await answer, (looks - _AROUND) // 2
-
-
 @pytest.mark.parametrize("key", _ASKED)
 async def test_what_is_asked_of_many_is_answered_in_parts_and_in_order(
     broker: AsyncBroker, client: WireClient, key: ApiKey
 ) -> None:
     version, request = _ASKED[key]
-    answer, pieces = await _in_pieces(broker, client, key, request(_NAMES), version)
+    answer, pieces = await in_pieces(broker, client, key, request(_NAMES), version)
     names = TABLE[key].names
     assert names is not None
     assert pieces == 2 * -(-len(_NAMES) // names.at_once), "each part is one step, and then the end of the steps"
@@ -151,7 +128,7 @@ async def test_what_is_asked_of_many_is_answered_in_parts_and_in_order(
 async def test_many_groups_are_listed_described_and_deleted_in_turns(broker: AsyncBroker, client: WireClient) -> None:
     await broker.node.topics.create("t", 1, {})
     await _make_groups(client)
-    listing, pieces = await _in_pieces(broker, client, ApiKey.LIST_GROUPS, ListGroupsRequest(), 5)
+    listing, pieces = await in_pieces(broker, client, ApiKey.LIST_GROUPS, ListGroupsRequest(), 5)
     assert pieces >= _PARTS
     assert sorted(group.group_id for group in listing.groups) == list(_NAMES)
     described: DescribeGroupsResponse = await client.ask(ApiKey.DESCRIBE_GROUPS, DescribeGroupsRequest(_NAMES), 5)
@@ -197,9 +174,34 @@ async def test_many_rules_quotas_and_users_are_described_in_turns(broker: AsyncB
         (ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, DescribeUserScramCredentialsRequest(None), 0, "results"),
     ]
     for key, request, version, field in asked:
-        answer, pieces = await _in_pieces(broker, client, key, request, version)
+        answer, pieces = await in_pieces(broker, client, key, request, version)
         assert len(getattr(answer, field)) >= len(_NAMES)
         assert pieces >= len(_NAMES)
+
+
+async def test_all_topics_are_described_in_turns(broker: AsyncBroker, client: WireClient) -> None:
+    for name in _NAMES:
+        await broker.node.topics.create(name, 1, {})
+    asked: list[tuple[ApiKey, tuple[Any, ...], int]] = [
+        (ApiKey.METADATA, MetadataRequest(None), 13),
+        (ApiKey.METADATA, MetadataRequest(tuple(MetadataRequestTopic(name=name) for name in _NAMES)), 13),
+        (ApiKey.DESCRIBE_TOPIC_PARTITIONS, DescribeTopicPartitionsRequest((), 2_000), 0),
+        (ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(None), 4),
+    ]
+    for key, request, version in asked:
+        answer, pieces = await in_pieces(broker, client, key, request, version)
+        assert pieces >= len(_NAMES)
+        topics = answer.results[0].topics if key == ApiKey.DESCRIBE_LOG_DIRS else answer.topics
+        assert {each.name for each in topics} >= set(_NAMES)
+
+
+async def test_few_topics_of_many_partitions_are_described_in_turns(broker: AsyncBroker, client: WireClient) -> None:
+    for name in ("a", "b"):
+        await broker.node.topics.create(name, 501, {})
+    for asked in (None, tuple(MetadataRequestTopic(name=name) for name in ("a", "b"))):
+        answer, pieces = await in_pieces(broker, client, ApiKey.METADATA, MetadataRequest(asked), 13)
+        assert pieces >= 2
+        assert [len(each.partitions) for each in answer.topics if each.name in ("a", "b")] == [501, 501]
 
 
 async def test_more_changes_than_are_applied_at_once_are_refused_whole(broker: AsyncBroker, client: WireClient) -> None:

@@ -1,4 +1,4 @@
-"""A request that names thousands of topics without a right to one of them: each is refused, in turns.
+"""A request that names thousands of topics, with no right to one of them or with all rights: each is decided, in turns.
 
 Counted, as in `test_canary_list`: every refusal is a decision and a line of the audit log, some 200 calls.
 """
@@ -16,7 +16,7 @@ from ottla.broker.handlers.table import TABLE, RequestContext
 from ottla.broker.metadata.image import MetadataImage
 from ottla.broker.metadata.records import TopicRecord
 from ottla.broker.runtime.slices import Slices
-from ottla.broker.session import Session
+from ottla.broker.session import ANONYMOUS, Session
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
@@ -64,6 +64,30 @@ def broker() -> Iterator[CountedBroker]:
         yield it
 
 
+@pytest.fixture(scope="module")
+def telling_broker() -> Iterator[CountedBroker]:
+    """Everybody may do everything, and the audit log has it."""
+    with CountedBroker({**GUARDED, "super.users": ANONYMOUS, "audit.log.allowed": "true"}) as it:
+        yield it
+
+
+@pytest.mark.parametrize("key", [ApiKey.DELETE_TOPICS, ApiKey.CREATE_TOPICS])
+def test_names_that_are_told_to_the_audit_log_take_turns(telling_broker: CountedBroker, key: ApiKey) -> None:
+    request = _ASKED[key][0]
+    if key == ApiKey.CREATE_TOPICS:
+        request = request._replace(validate_only=True)
+
+    async def run() -> None:
+        host, _, port = telling_broker.bootstrap_servers.rpartition(":")
+        async with WireClient(_Address(host, int(port))) as client:
+            with telling_broker.counted() as turns:
+                answer = await client.ask(key, request)
+        assert len(getattr(answer, _ASKED[key][1])) == len(_NAMES)
+        assert 0 < turns.most < _CALLS, f"{turns.most:,} calls in one turn of {turns.whose}"
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("key", _ASKED)
 def test_names_that_are_refused_take_turns(broker: CountedBroker, key: ApiKey) -> None:
     request, told = _ASKED[key]
@@ -87,7 +111,8 @@ class _Slices(Slices):
 
     async def run(self, steps: Iterator[object]) -> None:
         await super().run(steps)
-        self.image.apply(TopicRecord("late", bytes(15) + b"\1"))
+        count = len(self.image.topics)
+        self.image.apply(TopicRecord(f"late {count}", count.to_bytes(16)))
 
     def __init__(self, image: MetadataImage) -> None:
         super().__init__(SystemClock())
@@ -104,5 +129,5 @@ async def test_a_topic_that_is_made_while_others_are_decided_is_hidden_too() -> 
             access=broker.node.access, identity=broker.node.identity, image=image, slices=_Slices(image)
         )
         answer = await cast(Any, metadata.handle(cast(Any, node), MetadataRequest(None), context))
-    assert "late" in image.topics
+    assert "late 200" in image.topics
     assert answer.topics == ()

@@ -6,6 +6,14 @@ from itertools import pairwise
 from typing import Any
 
 from ottla.base.clock import ManualClock
+from ottla.broker.runtime.slices import TURN_MS
+from ottla.testing import AsyncBroker
+from ottla.wire.apis import API, ApiKey
+from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
+from tests.broker.wire_client import WireClient
+
+#: Looks at the quotas' clock that every request takes, whatever it asks.
+_AROUND = 6
 
 
 class TickingClock(ManualClock):
@@ -38,3 +46,26 @@ async def some_turns_until(holds: Callable[[], bool]) -> None:
 def steps(seen: list[int]) -> list[int]:
     """By how much it has changed from turn to turn."""
     return [abs(after - before) for before, after in pairwise(seen)]
+
+
+async def in_pieces(
+    broker: AsyncBroker, client: WireClient, key: ApiKey, request: Any, version: int
+) -> tuple[Any, int]:
+    """The answer, and in how many pieces it was made: of no turn of the loop are there more than its time allows.
+
+    Each piece is charged to the client, which looks at the quotas' clock before and after it.
+    """
+    unlimited = EntryData((EntityData("client-id", None),), (OpData("request_percentage", 1e9, False),))
+    await client.ask(ApiKey.ALTER_CLIENT_QUOTAS, AlterClientQuotasRequest((unlimited,)), 1)
+    looks = 0
+
+    def nanos() -> int:
+        nonlocal looks
+        looks += 1
+        return 0
+
+    broker.node.quotas.nanos = nanos
+    answer = asyncio.create_task(client.ask(key, request, version))
+    seen = await turns(answer, lambda: looks)
+    assert max(steps(seen)) <= 2 * TURN_MS + _AROUND, API[key].name
+    return await answer, (looks - _AROUND) // 2

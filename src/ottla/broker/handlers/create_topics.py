@@ -81,7 +81,7 @@ async def _refused(node: _Node, request: CreateTopicsRequest, context: RequestCo
     """The names that may not be made topics of. What can be no topic anyway is told so instead."""
     counts = Counter(topic.name for topic in request.topics)
     names = [name for name, count in counts.items() if count == 1 and name != METADATA_TOPIC]
-    if node.access.covers(context, AclOperation.CREATE, ResourceType.TOPIC, names):
+    if await node.access.covers_many(node.slices, context, AclOperation.CREATE, ResourceType.TOPIC, names):
         return frozenset()
     return await node.access.refused_of_many(node.slices, context, AclOperation.CREATE, ResourceType.TOPIC, names)
 

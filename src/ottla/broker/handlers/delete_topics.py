@@ -98,9 +98,9 @@ async def _refused(
 ) -> tuple[frozenset[str], frozenset[str]]:
     """The names of topics that may not be deleted, and those of topics that may not be described."""
     names = [name for name in (_name(node, each) for each in wanted) if name is not None]
-    if node.access.covers(context, AclOperation.DELETE, ResourceType.TOPIC, names):
-        return frozenset(), frozenset()
     of_many, slices = node.access.refused_of_many, node.slices
+    if await node.access.covers_many(slices, context, AclOperation.DELETE, ResourceType.TOPIC, names):
+        return frozenset(), frozenset()
     refused = await of_many(slices, context, AclOperation.DELETE, ResourceType.TOPIC, names)
     return refused, await of_many(slices, context, AclOperation.DESCRIBE, ResourceType.TOPIC, names, told=False)
 

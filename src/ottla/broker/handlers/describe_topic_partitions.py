@@ -1,13 +1,15 @@
 """DescribeTopicPartitions, version 0 (KIP-966): topics in the order of their names, page by page."""
 
-from collections.abc import Iterator, Sequence
+import asyncio
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from ottla.base.topic_names import topic_name_problem
-from ottla.broker.handlers.table import RequestContext
+from ottla.broker.handlers.table import RequestContext, counted
 from ottla.broker.metadata.image import TopicImage
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.settings import HasConfig
+from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.topics import HasImage
 from ottla.wire.acls import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode
@@ -20,14 +22,24 @@ from ottla.wire.messages.describe_topic_partitions import (
 )
 
 
-class _Node(HasAccess, HasConfig, HasImage, Protocol):
+class _Node(HasAccess, HasConfig, HasImage, HasSlices, Protocol):
     """What this handler touches."""
+
+
+#: A topic of a page, or where the next page begins.
+_Told = DescribeTopicPartitionsResponseTopic | Cursor
 
 
 def handle(
     node: _Node, request: DescribeTopicPartitionsRequest, context: RequestContext
-) -> DescribeTopicPartitionsResponse:
+) -> "asyncio.Future[DescribeTopicPartitionsResponse]":
     """One page, and where the next begins."""
+    return node.slices.start(_slowly(node, request, context), "describing topics")
+
+
+async def _slowly(
+    node: _Node, request: DescribeTopicPartitionsRequest, context: RequestContext
+) -> DescribeTopicPartitionsResponse:
     wanted = {topic.name for topic in request.topics}
     cursor = request.cursor or Cursor("", 0)
     if request.cursor is not None and (cursor.partition_index < 0 or (wanted and cursor.topic_name not in wanted)):
@@ -37,38 +49,52 @@ def handle(
         return DescribeTopicPartitionsResponse(topics=refused)
     left = min(max(request.response_partition_limit, 1), node.config.int("max.request.partition.size.limit"))
     names = [name for name in sorted(wanted or node.image.topics) if name >= cursor.topic_name]
-    hidden = node.access.refused(context, AclOperation.DESCRIBE, ResourceType.TOPIC, names, told=bool(wanted))
-    page = _page(node, [name for name in names if name not in hidden], cursor, left)
-    told = [
-        each._replace(topic_authorized_operations=node.access.operations(context, ResourceType.TOPIC, each.name or ""))
-        for each in page.topics
+    if wanted:
+        hidden = await node.access.refused_of_many(
+            node.slices, context, AclOperation.DESCRIBE, ResourceType.TOPIC, names
+        )
+        shown: Iterable[str | None] = [name for name in names if name not in hidden]
+    else:  # whoever asks for all learns no name that may not be described
+        hidden, sees = frozenset(), node.access.sees(context)
+        shown = (name if sees(name) else None for name in names)
+    page = _page(node, shown, cursor, left)
+    told = await node.slices.collect(counted(context, _with_operations(node, context, page)))
+    topics = [each for each in told if isinstance(each, DescribeTopicPartitionsResponseTopic)]
+    topics += [
+        DescribeTopicPartitionsResponseTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)
+        for name in names
+        if name in hidden
     ]
-    if wanted:  # whoever asks for all learns no name that may not be described
-        told += [
-            DescribeTopicPartitionsResponseTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)
-            for name in names
-            if name in hidden
-        ]
-    return page._replace(topics=tuple(told))
+    next_cursor = next((each for each in told if isinstance(each, Cursor)), None)
+    return DescribeTopicPartitionsResponse(topics=tuple(topics), next_cursor=next_cursor)
 
 
-def _page(node: _Node, names: Sequence[str], cursor: Cursor, left: int) -> DescribeTopicPartitionsResponse:
-    """These topics up to so many partitions, beginning at the cursor."""
-    topics = []
+def _with_operations(node: _Node, context: RequestContext, page: Iterable[_Told | None]) -> Iterator[_Told | None]:
+    for each in page:
+        if isinstance(each, DescribeTopicPartitionsResponseTopic):
+            operations = node.access.operations(context, ResourceType.TOPIC, each.name or "")
+            yield each._replace(topic_authorized_operations=operations)
+        else:
+            yield each
+
+
+def _page(node: _Node, names: Iterable[str | None], cursor: Cursor, left: int) -> Iterator[_Told | None]:
+    """These topics up to so many partitions, beginning at the cursor; None in the place of one that is not shown."""
     for name in names:
-        topic = node.image.topics.get(name)
-        if topic is None:
-            topics.append(_missing(name))
+        topic = None if name is None else node.image.topics.get(name)
+        if name is None or topic is None:
+            yield None if name is None else _missing(name)
             continue
         begin = min(cursor.partition_index, len(topic.partitions)) if name == cursor.topic_name else 0
         if left == 0:
-            return DescribeTopicPartitionsResponse(topics=tuple(topics), next_cursor=Cursor(name, begin))
+            yield Cursor(name, begin)
+            return
         end = min(begin + left, len(topic.partitions))
         left -= end - begin
-        topics.append(_describe(topic, begin, end))
+        yield _describe(topic, begin, end)
         if end < len(topic.partitions):
-            return DescribeTopicPartitionsResponse(topics=tuple(topics), next_cursor=Cursor(name, end))
-    return DescribeTopicPartitionsResponse(topics=tuple(topics))
+            yield Cursor(name, end)
+            return
 
 
 def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:

@@ -4,15 +4,15 @@ Topics by id from version 12 on (KIP-516). Version 0 has no null list: an empty 
 """
 
 import asyncio
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Protocol
 
 from ottla.base.topic_names import topic_name_problem
 from ottla.broker.handlers.authorized import on_cluster
 from ottla.broker.handlers.parts import PART_NAMES
-from ottla.broker.handlers.table import RequestContext
-from ottla.broker.metadata.image import TopicImage
+from ottla.broker.handlers.table import RequestContext, counted
+from ottla.broker.metadata.image import MetadataImage, TopicImage
 from ottla.broker.metadata.names import INTERNAL_TOPICS, SHARE_TOPIC
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.identity import HasIdentity
@@ -35,6 +35,10 @@ from ottla.wire.messages.metadata import (
 _ANSWERS_IDS_FROM = 12
 
 
+#: An answer with more partitions is made in slices: it is a millisecond or two for a thousand.
+_PARTITIONS_AT_ONCE = 1_000
+
+
 class _Node(HasAccess, HasIdentity, HasImage, HasSlices, HasTopics, Protocol):
     """What this handler touches."""
 
@@ -43,47 +47,65 @@ def handle(
     node: _Node, request: MetadataRequest, context: RequestContext
 ) -> "MetadataResponse | asyncio.Future[MetadataResponse]":
     """What the cluster looks like; once the topics are made that this request is the first to name."""
-    if node.access.is_on and len(node.image.topics if request.topics is None else request.topics) > PART_NAMES:
-        return node.slices.start(_handle_many(node, request, context), "metadata of many topics")
+    if _is_large(node, request, context):
+        return node.slices.start(_handle_large(node, request, context), "metadata of much")
     names, is_told = _named(node, request, context)
     refused = node.access.refused(context, AclOperation.DESCRIBE, ResourceType.TOPIC, names, told=is_told)
     missing = _missing(node, request, refused)
-    uncreatable: frozenset[str] = frozenset()
     if missing and not node.access.covers(context, AclOperation.CREATE, ResourceType.TOPIC, missing):
         uncreatable = node.access.refused(context, AclOperation.CREATE, ResourceType.TOPIC, missing)
-    return _made(node, request, context, refused | uncreatable, [each for each in missing if each not in uncreatable])
+        missing, refused = [name for name in missing if name not in uncreatable], refused | uncreatable
+    making = _making(node, context, missing)
+    if making is None:
+        return _answer(node, request, context, _topics(node, request, context, refused))
+    made: asyncio.Future[MetadataResponse] = then(
+        making, lambda _: _answer(node, request, context, _topics(node, request, context, refused))
+    )
+    return made
 
 
-async def _handle_many(node: _Node, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+def _is_large(node: _Node, request: MetadataRequest, context: RequestContext) -> bool:
+    """Whether many topics or partitions are asked for."""
+    image, named, wants_all = node.image, request.topics or (), _wants_all(request, context)
+    if len(image.topics if wants_all else named) > PART_NAMES:
+        return True
+    topics = image.topics.values() if wants_all else (_topic(image, each) for each in named)
+    return sum(len(topic.partitions) for topic in topics if topic is not None) > _PARTITIONS_AT_ONCE
+
+
+def _topic(image: MetadataImage, named: MetadataRequestTopic) -> TopicImage | None:
+    by_id = image.topics_by_id.get(named.topic_id)
+    return by_id if named.name is None else image.topics.get(named.name)
+
+
+async def _handle_large(node: _Node, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     """The same, while others are served: each name is a decision, and perhaps a line of the audit log."""
-    of_many, slices = node.access.refused_of_many, node.slices
+    access, slices = node.access, node.slices
     names, is_told = _named(node, request, context)
     decided = dict.fromkeys(names)
-    refused = await of_many(slices, context, AclOperation.DESCRIBE, ResourceType.TOPIC, decided, told=is_told)
+    refused = await access.refused_of_many(
+        slices, context, AclOperation.DESCRIBE, ResourceType.TOPIC, decided, told=is_told
+    )
     late = [name for name in _named(node, request, context)[0] if name not in decided]  # made meanwhile
-    refused |= node.access.refused(context, AclOperation.DESCRIBE, ResourceType.TOPIC, late, told=is_told)
+    refused |= access.refused(context, AclOperation.DESCRIBE, ResourceType.TOPIC, late, told=is_told)
     missing = _missing(node, request, refused)
-    uncreatable: frozenset[str] = frozenset()
-    if missing and not node.access.covers(context, AclOperation.CREATE, ResourceType.TOPIC, missing):
-        uncreatable = await of_many(slices, context, AclOperation.CREATE, ResourceType.TOPIC, missing)
-    missing = [name for name in missing if name not in uncreatable]
-    answer = _made(node, request, context, refused | uncreatable, missing)
-    return answer if isinstance(answer, MetadataResponse) else await answer
+    if missing and not await access.covers_many(slices, context, AclOperation.CREATE, ResourceType.TOPIC, missing):
+        uncreatable = await access.refused_of_many(slices, context, AclOperation.CREATE, ResourceType.TOPIC, missing)
+        missing, refused = [name for name in missing if name not in uncreatable], refused | uncreatable
+    making = _making(node, context, missing)
+    if making is not None:
+        await making
+    topics = _topics(node, request, context, refused)
+    return _answer(node, request, context, await slices.collect(counted(context, topics)))
 
 
-def _made(
-    node: _Node, request: MetadataRequest, context: RequestContext, refused: frozenset[str], missing: list[str]
-) -> "MetadataResponse | asyncio.Future[MetadataResponse]":
-    """The answer, once the missing topics are made."""
+def _making(node: _Node, context: RequestContext, missing: list[str]) -> "asyncio.Future[object] | None":
+    """The missing topics are being made, as far as the client's quota goes; None if there are none."""
     charge = context.charge
     if missing and charge is not None:  # what there is no room for is told to be missing, and asked for again
         partitions = node.topics.auto_created_partitions
         missing = [name for name in missing if charge.changes(partitions, strict=True, is_told=False)]
-    if not missing:
-        return _answer(node, request, context, refused)
-    making = node.topics.change(partial(node.topics.auto_create_all, missing))
-    made: asyncio.Future[MetadataResponse] = then(making, lambda _: _answer(node, request, context, refused))
-    return made
+    return node.topics.change(partial(node.topics.auto_create_all, missing)) if missing else None
 
 
 def _named(node: _Node, request: MetadataRequest, context: RequestContext) -> tuple[Iterable[str], bool]:
@@ -113,27 +135,11 @@ def _missing(node: _Node, request: MetadataRequest, refused: Collection[str]) ->
 
 
 def _answer(
-    node: _Node, request: MetadataRequest, context: RequestContext, hidden: Collection[str]
+    node: _Node, request: MetadataRequest, context: RequestContext, topics: Iterable[MetadataResponseTopic]
 ) -> MetadataResponse:
-    named = request.topics or ()
-    by_id = any(each.name is None or each.topic_id != NULL_UUID for each in named)
-    if by_id and context.api_version < _ANSWERS_IDS_FROM:
-        refused = (MetadataResponseTopic(ErrorCode.INVALID_REQUEST, each.name or "", each.topic_id) for each in named)
-        return MetadataResponse(topics=tuple(refused))
-    if _wants_all(request, context):  # nobody learns names that he may not describe
-        topics = [_describe(topic) for name, topic in node.image.topics.items() if name not in hidden]
-    else:
-        topics = _asked(node, named, hidden)
-    if request.include_topic_authorized_operations:
-        topics = [
-            topic
-            if topic.name is None or topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            else topic._replace(
-                topic_authorized_operations=node.access.operations(context, ResourceType.TOPIC, topic.name)
-            )
-            for topic in topics
-        ]
     me = node.identity
+    if _is_by_id(request) and context.api_version < _ANSWERS_IDS_FROM:
+        return MetadataResponse(topics=tuple(topics))
     host, port = me.told[context.session.listener]
     return MetadataResponse(
         brokers=(MetadataResponseBroker(me.node_id, host, port, me.rack),),
@@ -146,17 +152,51 @@ def _answer(
     )
 
 
-def _asked(node: _Node, topics: Sequence[MetadataRequestTopic], hidden: Collection[str]) -> list[MetadataResponseTopic]:
+def _is_by_id(request: MetadataRequest) -> bool:
+    return any(each.name is None or each.topic_id != NULL_UUID for each in request.topics or ())
+
+
+def _topics(
+    node: _Node, request: MetadataRequest, context: RequestContext, hidden: Collection[str]
+) -> Iterator[MetadataResponseTopic]:
+    """What is told of each topic, one in a step. Topics that are made between two steps are not told of."""
+    named = request.topics or ()
+    if _is_by_id(request) and context.api_version < _ANSWERS_IDS_FROM:
+        return (MetadataResponseTopic(ErrorCode.INVALID_REQUEST, each.name or "", each.topic_id) for each in named)
+    if _wants_all(request, context):  # nobody learns names that he may not describe
+        topics: Iterator[MetadataResponseTopic] = (
+            _describe(topic) for name, topic in tuple(node.image.topics.items()) if name not in hidden
+        )
+    else:
+        topics = _asked(node, named, hidden)
+    return _with_operations(node, context, topics) if request.include_topic_authorized_operations else topics
+
+
+def _with_operations(
+    node: _Node, context: RequestContext, topics: Iterable[MetadataResponseTopic]
+) -> Iterator[MetadataResponseTopic]:
+    for topic in topics:
+        if topic.name is None or topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            yield topic
+        else:
+            operations = node.access.operations(context, ResourceType.TOPIC, topic.name)
+            yield topic._replace(topic_authorized_operations=operations)
+
+
+def _asked(
+    node: _Node, topics: Sequence[MetadataRequestTopic], hidden: Collection[str]
+) -> Iterator[MetadataResponseTopic]:
     """Each topic once. If any topic is asked for by id, names are ignored."""
     by_id = [each for each in topics if each.topic_id != NULL_UUID]
     if by_id:
-        return [_find_id(node, topic_id, hidden) for topic_id in dict.fromkeys(each.topic_id for each in by_id)]
+        ids = dict.fromkeys(each.topic_id for each in by_id)
+        found = [(topic_id, node.image.topics_by_id.get(topic_id)) for topic_id in ids]
+        return (_found(topic_id, topic, hidden) for topic_id, topic in found)
     names = dict.fromkeys(each.name for each in topics)
-    return [_find(node, name, hidden) for name in names]
+    return (_find(node, name, hidden) for name in names)
 
 
-def _find_id(node: _Node, topic_id: bytes, hidden: Collection[str]) -> MetadataResponseTopic:
-    topic = node.image.topics_by_id.get(topic_id)
+def _found(topic_id: bytes, topic: TopicImage | None, hidden: Collection[str]) -> MetadataResponseTopic:
     if topic is None:
         return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
     if topic.name in hidden:

@@ -10,10 +10,10 @@ from typing import Any, Final, NamedTuple
 PART_PARTITIONS: Final = 500
 #: The fewest bytes that one more partition takes in a request (its number).
 _PARTITION_BYTES: Final = 4
-
-
-#: Groups, keys or ids of one part: one that is described or deleted takes up to a hundred microseconds.
+#: Groups, keys or ids of one part: one that is deleted or looked up takes up to a hundred microseconds.
 PART_NAMES: Final = 100
+#: Groups that are described in one part: each may have a thousand members, which take two milliseconds.
+PART_GROUPS: Final = 5
 #: Groups whose offsets are told in one part: each may have one for every partition of the cluster.
 PART_OFFSET_GROUPS: Final = 10
 

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from ottla.base.limits import MAX_REQUEST_ELEMENTS
 from ottla.broker.answers import Frame
-from ottla.broker.handlers.parts import PART_OFFSET_GROUPS, Names
+from ottla.broker.handlers.parts import PART_GROUPS, PART_OFFSET_GROUPS, Names
 from ottla.broker.ports.quotas import Charge
 from ottla.broker.session import Session
 from ottla.wire.apis import API, ApiKey
@@ -133,7 +133,7 @@ TABLE: Final[dict[int, Entry]] = {
         _api(
             _K.DESCRIBE_GROUPS,
             "State and members of classic groups.",
-            names=Names("groups", "groups", are_distinct_if_many=True),
+            names=Names("groups", "groups", at_once=PART_GROUPS, are_distinct_if_many=True),
         ),
         _api(_K.LIST_GROUPS, "All groups, by state and type."),
         _api(_K.SASL_HANDSHAKE, "Which mechanism a client uses; on listeners with SASL."),
@@ -171,7 +171,7 @@ TABLE: Final[dict[int, Entry]] = {
         _api(
             _K.CONSUMER_GROUP_DESCRIBE,
             "Consumer groups with epochs, members and assignments (KIP-848).",
-            names=Names("group_ids", "groups", are_distinct_if_many=True),
+            names=Names("group_ids", "groups", at_once=PART_GROUPS, are_distinct_if_many=True),
         ),
         _api(_K.DESCRIBE_CLIENT_QUOTAS, "Quotas of users, client ids and addresses (KIP-546, KIP-612)."),
         _api(_K.ALTER_CLIENT_QUOTAS, "Set and remove such quotas."),
