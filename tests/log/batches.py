@@ -24,7 +24,7 @@ def _bytes(data: bytes | None) -> bytes:
 def batch(
     count: int = 1,
     *,
-    value: bytes = b"v",
+    value: bytes | None = b"v",
     key: bytes | None = b"k",
     timestamps_ms: Sequence[int] | None = None,
     producer_id: int = -1,

@@ -15,9 +15,9 @@ _HERE = 100
 _CHUNK = 20
 #: The first history that shows the bug, where few do.
 _SHOWN_BY = {
-    "nothing-is-written-again": 179,
-    "retired-files-are-not-synced": 1795,
-    "the-snapshot-goes-unsynced": 200,
+    "nothing-is-written-again": 85,
+    "retired-files-are-not-synced": 89,
+    "the-snapshot-goes-unsynced": 1850,
 }
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from enum import Enum
 
 from ottla.log.partition import PartitionLog
-from tests.log.histories.readers import Seen, check_offsets, committed, newest_epoch, records
+from tests.log.histories.readers import Seen, check_offsets, committed, is_tombstone, newest_epoch, records
 from tests.log.histories.senders import Sender
 
 
@@ -104,14 +104,20 @@ class Expected:
             before = offset, value
 
     def _check_keys(self, log: PartitionLog, found: dict[int, Seen]) -> None:
-        """The last record of every key stays."""
+        """The last record of every key stays; if it is a tombstone, it may go when all older ones have gone."""
         without = {value for sender in self._senders for value in (*sender.aborted, *sender.undecided)}
         last = {
             seen.key: offset
             for offset, seen in sorted(self._there.items())
             if offset < log.high_watermark and seen.value not in without and seen.key is not None
         }
-        gone = {key: offset for key, offset in last.items() if log.log_start_offset <= offset not in found}
+        left = {seen.key for seen in found.values() if seen.value not in without}
+        gone = {
+            key: offset
+            for key, offset in last.items()
+            if log.log_start_offset <= offset not in found
+            and (key in left or not is_tombstone(self._there[offset].value or b""))
+        }
         assert not gone, f"the last records of these keys are gone: {gone}"
 
     def _check_committed(self, log: PartitionLog, found: dict[int, Seen]) -> None:

@@ -22,7 +22,7 @@ from ottla.wire.errors import ErrorCode
 from tests.log.batches import NOW_MS
 from tests.log.histories.disk import Disk
 from tests.log.histories.expected import Expected, Promise
-from tests.log.histories.readers import Seen
+from tests.log.histories.readers import Seen, tombstone
 from tests.log.histories.senders import MOST_IN_FLIGHT, Sender, Sent
 from tests.log.logs import TP
 
@@ -54,6 +54,7 @@ class History:
         self._policy = rng.choice((frozenset({"delete"}), frozenset({"compact"}), frozenset({"compact", "delete"})))
         self._segment_bytes = rng.choice((120, 260, 500))
         self._retention_bytes = rng.choice((-1, -1, 0, 150, 600))
+        self._delete_retention_ms = rng.choice((0, 20, 86_400_000))
         self._memory = rng.choice(_MEMORIES)
         self._now_ms = NOW_MS
         self._leader_epoch = 0
@@ -86,6 +87,7 @@ class History:
             index_interval_bytes=0,
             cleanup_policy=self._policy,
             min_cleanable_dirty_ratio=0.0,
+            delete_retention_ms=self._delete_retention_ms,
         )
 
     def run(self) -> None:
@@ -147,8 +149,9 @@ class History:
             self._write_marker(sender)
         elif len(sender.in_flight) < MOST_IN_FLIGHT:
             self._values += 1
-            key, value = b"k%d" % self.rng.randint(0, 3), b"%d" % self._values
-            sent = sender.next_batch(self.rng.choice((1, 1, 1, 2, 3)), key, value, self._now_ms)
+            key, timestamp_ms = b"k%d" % self.rng.randint(0, 3), NOW_MS + self._values
+            value = tombstone(timestamp_ms) if self.rng.random() < 0.2 else b"%d" % self._values
+            sent = sender.next_batch(self.rng.choice((1, 1, 1, 2, 3)), key, value, timestamp_ms)
             sender.is_cut_off = sender.is_cut_off or self.rng.random() < 0.1
             if not sender.is_cut_off:
                 self._append(sender, sent)

@@ -7,6 +7,7 @@ from ottla.log.partition import PartitionLog
 from ottla.wire.batch import BatchHeader, check_integrity, iter_headers
 from ottla.wire.errors import ErrorCode
 from ottla.wire.records import decode_batch
+from tests.log.batches import NOW_MS
 from tests.log.logs import committed_offsets, content
 
 
@@ -14,7 +15,18 @@ class Seen(NamedTuple):
     """A record of data, or a marker (without key and value)."""
 
     key: bytes | None
+    #: A tombstone has the name that its time gives it (`tombstone`).
     value: bytes | None
+
+
+def tombstone(timestamp_ms: int) -> bytes:
+    """What stands for the value of a tombstone of this time: no two batches of them have the same."""
+    return b"-%d" % (timestamp_ms - NOW_MS)
+
+
+def is_tombstone(value: bytes) -> bool:
+    """Whether a value stands for none."""
+    return value.startswith(b"-")
 
 
 def batches(log: PartitionLog) -> Iterator[tuple[BatchHeader, bytes]]:
@@ -40,7 +52,9 @@ def records(log: PartitionLog) -> dict[int, Seen]:
         if header.is_control:
             seen[header.base_offset] = Seen(None, None)
         else:
-            seen |= {each.offset: Seen(each.key, each.value) for each in decode_batch(data)}
+            for each in decode_batch(data):
+                value = tombstone(each.timestamp_ms) if each.value is None else each.value
+                seen[each.offset] = Seen(each.key, value)
     return {offset: each for offset, each in seen.items() if offset >= log.log_start_offset}
 
 

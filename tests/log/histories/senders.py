@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from ottla.log.partition import PartitionLog
 from ottla.log.results import Appended
 from tests.log.batches import batch
+from tests.log.histories.readers import is_tombstone
 
 #: `max.in.flight.requests.per.connection` of an idempotent producer.
 MOST_IN_FLIGHT = 5
@@ -12,7 +13,7 @@ MOST_IN_FLIGHT = 5
 
 @dataclass(eq=False)
 class Sent:
-    """A batch of equal records, on its way."""
+    """A batch of equal records, or of tombstones, on its way."""
 
     sequence: int
     count: int
@@ -98,7 +99,7 @@ class Sender:
         records = batch(
             sent.count,
             key=sent.key,
-            value=sent.value,
+            value=None if is_tombstone(sent.value) else sent.value,
             timestamps_ms=[sent.timestamp_ms] * sent.count,
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
