@@ -26,6 +26,7 @@ from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeReq
 from ottla.wire.records import decode_batch
 from ottla.wire.special_timestamp import SpecialTimestamp
 from tests.coordinator.group.consumer.conversation import Conversation
+from tests.coordinator.group.steps import result_of
 from tests.coordinator.group.talking import SETTINGS
 from tests.interop.apache import ApacheKafka
 from tests.interop.pipeline import judge_pipeline, run_pipeline
@@ -213,7 +214,7 @@ def test_g17_apache_kafka_goes_on_with_a_consumer_group_and_we_with_its_log(tmp_
         kafka.kill9()
 
     partition = coordinator_partition(talk.group_id, 4)
-    found = _shard(kafka, partition).describe_consumer_group(talk.group_id)
+    found = result_of(_shard(kafka, partition).describe_consumer_group(talk.group_id))
     assert (found.group_epoch, found.assignment_epoch) == (after.group_epoch, after.assignment_epoch)
     assert sorted(_facts(each) for each in found.members) == sorted(_facts(each) for each in after.members)
 

@@ -46,7 +46,7 @@ def test_p3_the_next_sequence_is_accepted() -> None:
     log = open_log()
     assert append(log, idempotent(0, 3)).base_offset == 0
     assert append(log, idempotent(3, 2)).base_offset == 3
-    assert log.active_producers()[0][:3] == (7, 0, 4)
+    assert next(log.active_producers())[:3] == (7, 0, 4)
 
 
 def test_p3_duplicate_batch_is_answered_with_its_first_offset() -> None:
@@ -89,7 +89,7 @@ def test_p3_part_of_a_known_batch_is_out_of_order() -> None:
 def test_p3_sequences_wrap_at_2_to_the_31() -> None:
     log = open_log()
     append(log, idempotent(_SEQUENCE_MAX - 1, 4))
-    assert log.active_producers()[0].last_sequence == 1
+    assert next(log.active_producers()).last_sequence == 1
     assert append(log, idempotent(_SEQUENCE_MAX - 1, 4)).duplicate
     assert append(log, idempotent(2)).error is ErrorCode.NONE
 

@@ -11,6 +11,7 @@ transaction is stable at once.
 A read never opens a batch: it finds a position and returns a slice of the file.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -364,8 +365,8 @@ class PartitionLog:
         """Whether the producer (of that epoch, when given) has a transaction open in this partition."""
         return self._producers.has_ongoing_transaction(producer_id, producer_epoch)
 
-    def active_producers(self) -> list[ActiveProducer]:
-        """DescribeProducers."""
+    def active_producers(self) -> Iterator[ActiveProducer]:
+        """DescribeProducers: those that are known now, each as it is when its turn comes."""
         return self._producers.active()
 
     def expire_producers(self, now_ms: int) -> int:

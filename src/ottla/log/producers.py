@@ -16,7 +16,7 @@ refuses of a producer of whom nothing is known stays the next that it may write 
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -170,10 +170,10 @@ class ProducerState:
             return False
         return producer_epoch is None or entry.producer_epoch == producer_epoch
 
-    def active(self) -> list[ActiveProducer]:
-        """DescribeProducers."""
-        return [
-            ActiveProducer(
+    def active(self) -> Iterator[ActiveProducer]:
+        """DescribeProducers, one after the other: those that are known now, each as it is when its turn comes."""
+        for entry in tuple(self.producers.values()):
+            yield ActiveProducer(
                 entry.producer_id,
                 entry.producer_epoch,
                 entry.last_sequence,
@@ -181,8 +181,6 @@ class ProducerState:
                 entry.coordinator_epoch,
                 entry.txn_first_offset,
             )
-            for entry in self.producers.values()
-        ]
 
     def find_duplicate(self, header: BatchHeader) -> BatchMetadata | None:
         """The remembered batch that has exactly this one's sequences (P3)."""

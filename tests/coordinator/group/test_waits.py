@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from ottla.base.limits import MAX_EVENT_ITEMS, MAX_EVENT_NAMES
 from ottla.coordinator.group.waits import Wait, Waited, Waits
+from tests.coordinator.group.steps import result_of
 
 _T = b"t" * 16
 _U = b"u" * 16
 
 
 def _longest(waited: Waited) -> list[Wait]:
-    steps = waited.longest()
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: list[Wait] = end.value
-            return found
+    return result_of(waited.longest())
 
 
 def test_g23_a_member_waits_for_who_gives_up_what_it_lacks() -> None:

@@ -8,17 +8,13 @@ from typing import Any
 
 from ottla.coordinator.facts import GroupFacts
 from ottla.coordinator.group.history import Event, History, TopicName
+from tests.coordinator.group.steps import result_of
 
 
 def written(event: Event, topic_name: TopicName) -> dict[str, Any]:
     """The event as JSON says it, written in one go."""
-    steps = event.write(topic_name)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: dict[str, Any] = json.loads(end.value)
-            return found
+    found: dict[str, Any] = json.loads(result_of(event.write(topic_name)))
+    return found
 
 
 class Told:

@@ -1,14 +1,15 @@
 """AddPartitionsToTxn, versions 0–5: one transaction up to version 3, several from version 4 on (KIP-890)."""
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from ottla.broker.handlers.fencing import fenced_as
-from ottla.broker.handlers.parts import PART_PARTITIONS
+from ottla.broker.handlers.parts import PART_PARTITIONS, weight
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.names import INTERNAL_TOPICS, NOT_IN_TRANSACTIONS
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.partitions import HasPartitions
+from ottla.broker.ports.quotas import counted
 from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.transactions import HasTransactions
 from ottla.broker.runtime.answers import gather, ready
@@ -51,9 +52,13 @@ def handle(node: _Node, request: AddPartitionsToTxnRequest, context: RequestCont
         request.v3_and_below_topics,
     )
     transactions = request.transactions if many else (one,)
-    if sum(len(topic.partitions) for each in transactions for topic in each.topics) > PART_PARTITIONS:
+    if sum(weight(each.topics, "partitions") for each in transactions) > PART_PARTITIONS:
         return node.slices.start(_slowly(node, transactions, context), "adding many partitions to a transaction")
-    asked = [_ask(node, each, context, _all_missing(node, each)) for each in transactions]
+    asked = []
+    for each in transactions:
+        needed = _needed(node, each, context)
+        refused = node.access.refused(context, AclOperation.WRITE, ResourceType.TOPIC, needed or ())
+        asked.append(_ask(node, each, context, _all_missing(node, each), None if needed is None else refused))
     return gather(asked, lambda results: _response(results, context))
 
 
@@ -64,9 +69,22 @@ async def _slowly(
     results: list[AddPartitionsToTxnResult] = []
     for each in transactions:
         missing: list[_Place] = []
-        await node.slices.run(_look(node, each, missing))
-        results.append(await _ask(node, each, context, missing))
+        needed = _needed(node, each, context)
+        refused = await node.access.refused_of_many(
+            node.slices, context, AclOperation.WRITE, ResourceType.TOPIC, needed or ()
+        )
+        await node.slices.run(counted(context, _look(node, each, missing)))
+        results.append(await _ask(node, each, context, missing, None if needed is None else refused))
     return _response(results, context)
+
+
+def _needed(node: _Node, one: AddPartitionsToTxnTransaction, context: RequestContext) -> Collection[str] | None:
+    """The topics to which who asks needs the right to write; None: the transaction is not his to write in."""
+    if context.api_version >= _MANY_FROM or not node.access.is_on:
+        return ()
+    if not node.access.allows(context, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, one.transactional_id):
+        return None
+    return [topic.name for topic in one.topics if topic.name not in INTERNAL_TOPICS]
 
 
 def _response(results: Sequence[AddPartitionsToTxnResult], context: RequestContext) -> AddPartitionsToTxnResponse:
@@ -78,17 +96,15 @@ def _response(results: Sequence[AddPartitionsToTxnResult], context: RequestConte
 
 
 def _refused(
-    node: _Node, one: AddPartitionsToTxnTransaction, context: RequestContext, missing: Sequence[_Place]
+    one: AddPartitionsToTxnTransaction,
+    context: RequestContext,
+    missing: Sequence[_Place],
+    refused: Container[str] | None,
 ) -> AddPartitionsToTxnResult | None:
     """The answer for who may not write in this transaction, or not to all of the topics. None is added then."""
-    access, of_brokers = node.access, context.api_version >= _MANY_FROM
-    refused: Container[str] = ()
-    if not of_brokers and access.is_on:
-        if not access.allows(context, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, one.transactional_id):
-            return _refuse_all(one, {}, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        names = (topic.name for topic in one.topics if topic.name not in INTERNAL_TOPICS)
-        refused = access.refused(context, AclOperation.WRITE, ResourceType.TOPIC, names)
-    closed = NOT_IN_TRANSACTIONS if of_brokers else INTERNAL_TOPICS
+    if refused is None:
+        return _refuse_all(one, {}, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    closed = NOT_IN_TRANSACTIONS if context.api_version >= _MANY_FROM else INTERNAL_TOPICS
     errors = {
         (topic.name, index): ErrorCode.TOPIC_AUTHORIZATION_FAILED
         for topic in one.topics
@@ -112,12 +128,17 @@ def _told(topic: AddPartitionsToTxnTopicResult, knows_fenced: bool) -> AddPartit
 
 
 def _ask(
-    node: _Node, transaction: AddPartitionsToTxnTransaction, context: RequestContext, missing: Sequence[_Place]
+    node: _Node,
+    transaction: AddPartitionsToTxnTransaction,
+    context: RequestContext,
+    missing: Sequence[_Place],
+    refused: Container[str] | None,
 ) -> Any:
-    """A future of one transaction's answer; `missing` are those of its partitions that do not exist."""
-    refused = _refused(node, transaction, context, missing)
-    if refused is not None:
-        return ready(refused)
+    """A future of one transaction's answer. `missing` are those of its partitions that do not exist, `refused` the
+    topics that may not be written to; None: nothing may be written in this transaction."""
+    answer = _refused(transaction, context, missing, refused)
+    if answer is not None:
+        return ready(answer)
     runner = node.transactions.find(transaction.transactional_id)
     error: ErrorCode | None = runner if isinstance(runner, ErrorCode) else None
     if missing and error is None:

@@ -34,17 +34,28 @@ def handle(
     node: _Node, request: CreatePartitionsRequest, context: RequestContext
 ) -> "asyncio.Future[CreatePartitionsResponse]":
     """Each topic is grown or refused."""
-    return node.topics.change(partial(_grow_all, node, request, context))
+    return node.slices.start(_grow(node, request, context), "growing topics")
 
 
-async def _grow_all(node: _Node, request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
+async def _grow(node: _Node, request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
+    """Rights are asked for before it is this change's turn: they are given up with the connection."""
     counts = Counter(topic.name for topic in request.topics)
+    once = (name for name, count in counts.items() if count == 1)
+    refused = await node.access.refused_of_many(node.slices, context, AclOperation.ALTER, ResourceType.TOPIC, once)
+    change = partial(_grow_all, node, request, counts, refused, context)
+    response: CreatePartitionsResponse = await node.topics.change(change)
+    return response
+
+
+async def _grow_all(
+    node: _Node,
+    request: CreatePartitionsRequest,
+    counts: Mapping[str, int],
+    refused_names: Collection[str],
+    context: RequestContext,
+) -> CreatePartitionsResponse:
     results: list[CreatePartitionsTopicResult] = []
     wanted: dict[str, int] = {}
-    once = (name for name, count in counts.items() if count == 1)
-    refused_names = await node.access.refused_of_many(
-        node.slices, context, AclOperation.ALTER, ResourceType.TOPIC, once
-    )
     await node.slices.run(_check_all(node, request, counts, refused_names, context, wanted, results))
     topics = node.image.topics
     try:

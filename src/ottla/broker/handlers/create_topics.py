@@ -52,16 +52,25 @@ def handle(
     node: _Node, request: CreateTopicsRequest, context: RequestContext
 ) -> "asyncio.Future[CreateTopicsResponse]":
     """Make each topic that can be made."""
-    return node.topics.change(partial(_create_all, node, request, context))
+    return node.slices.start(_create(node, request, context), "creating topics")
 
 
-async def _create_all(node: _Node, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+async def _create(node: _Node, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+    """What is refused waits for no other change, and is given up with its connection."""
     refused = await _refused(node, request, context)
-    results = await node.slices.collect(
+    told = await node.slices.collect(
         CreatableTopicResult(name, error_code=_UNAUTHORIZED, error_message="Authorization failed.")
         for name in sorted(refused)
     )
     request = request._replace(topics=tuple(topic for topic in request.topics if topic.name not in refused))
+    if not request.topics:
+        return CreateTopicsResponse(topics=tuple(told))
+    response: CreateTopicsResponse = await node.topics.change(partial(_create_all, node, request, context))
+    return response._replace(topics=(*told, *response.topics))
+
+
+async def _create_all(node: _Node, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+    results: list[CreatableTopicResult] = []
     counts = Counter(topic.name for topic in request.topics)
     try:
         check_total_partitions(_asked_partitions(node, topic) for topic in request.topics)

@@ -37,12 +37,31 @@ def handle(
     node: _Node, request: DeleteTopicsRequest, context: RequestContext
 ) -> "asyncio.Future[DeleteTopicsResponse]":
     """Delete each topic; its name is free then. A topic that is named twice, by name or id, is not deleted."""
-    return node.topics.change(partial(_delete_all, node, request, context))
+    return node.slices.start(_delete(node, request, context), "deleting topics")
 
 
-async def _delete_all(node: _Node, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
+async def _delete(node: _Node, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
+    """Rights are asked for before it is this change's turn: they are given up with the connection."""
     wanted = request.topics or tuple(DeleteTopicState(name) for name in request.topic_names)
-    refused, hidden = await _refused(node, wanted, context)
+    decided = _names(node, wanted)
+    refused, hidden = await _refused(node, decided, context)
+    change = partial(_delete_all, node, wanted, refused, hidden, frozenset(decided), context)
+    response: DeleteTopicsResponse = await node.topics.change(change)
+    return response
+
+
+async def _delete_all(
+    node: _Node,
+    wanted: Sequence[DeleteTopicState],
+    refused: frozenset[str],
+    hidden: frozenset[str],
+    decided: frozenset[str],
+    context: RequestContext,
+) -> DeleteTopicsResponse:
+    late = [name for name in _names(node, wanted) if name not in decided]  # an id that had no topic, and has one now
+    if late:
+        more_refused, more_hidden = await _refused(node, late, context)
+        refused, hidden = refused | more_refused, hidden | more_hidden
     responses: list[DeletableTopicResult] = []
     doomed: list[TopicImage] = []
     await node.slices.run(_sort(node, wanted, refused, hidden, context, responses, doomed))
@@ -93,11 +112,12 @@ def _sort(
                 doomed.append(found)
 
 
-async def _refused(
-    node: _Node, wanted: Sequence[DeleteTopicState], context: RequestContext
-) -> tuple[frozenset[str], frozenset[str]]:
-    """The names of topics that may not be deleted, and those of topics that may not be described."""
-    names = [name for name in (_name(node, each) for each in wanted) if name is not None]
+def _names(node: _Node, wanted: Sequence[DeleteTopicState]) -> list[str]:
+    return [name for name in (_name(node, each) for each in wanted) if name is not None]
+
+
+async def _refused(node: _Node, names: Sequence[str], context: RequestContext) -> tuple[frozenset[str], frozenset[str]]:
+    """Those of the names whose topics may not be deleted, and those whose topics may not be described."""
     of_many, slices = node.access.refused_of_many, node.slices
     if await node.access.covers_many(slices, context, AclOperation.DELETE, ResourceType.TOPIC, names):
         return frozenset(), frozenset()

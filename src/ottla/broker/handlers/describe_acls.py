@@ -4,8 +4,9 @@ import asyncio
 from typing import Protocol
 
 from ottla.broker.access.acls import AclFilter
-from ottla.broker.handlers.table import RequestContext, counted
+from ottla.broker.handlers.table import RequestContext
 from ottla.broker.ports.access import HasAccess
+from ottla.broker.ports.quotas import counted
 from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.topics import HasImage
 from ottla.wire.acls import AclOperation

@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import Iterator
 from typing import Protocol
 
-from ottla.broker.handlers.table import RequestContext, counted
+from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.quota_rules import read_filter
 from ottla.broker.metadata.rules import RefusedError
 from ottla.broker.ports.access import HasAccess
+from ottla.broker.ports.quotas import counted
 from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.topics import HasImage
 from ottla.wire.acls import AclOperation

@@ -1,7 +1,7 @@
 """DescribeConfigs, versions 1–4: settings of topics and of the broker, with synonyms and documentation on request."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from ottla.base.topic_names import topic_name_problem
@@ -12,6 +12,7 @@ from ottla.broker.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_R
 from ottla.broker.metadata.rules import RefusedError
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.identity import HasIdentity
+from ottla.broker.ports.quotas import counted
 from ottla.broker.ports.settings import HasConfig
 from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.topics import HasImage
@@ -28,8 +29,10 @@ from ottla.wire.messages.describe_configs import (
 
 #: Resources that exist in Kafka and never have settings here: broker loggers, client metrics.
 _WITHOUT_SETTINGS = (8, 16)
-#: More resources than these are described in slices: a topic has some forty settings.
-_AT_ONCE = 10
+#: More resources than these are described in slices: a topic has some forty settings, a broker two hundred.
+_AT_ONCE = 3
+#: Of more than these, one that is named again is answered once.
+_DISTINCT_BEYOND = 10
 _KINDS = (TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE, *_WITHOUT_SETTINGS)
 
 #: What is not here belongs to the cluster.
@@ -53,7 +56,7 @@ def handle(
         )
         return DescribeConfigsResponse(results=tuple(refused))
     if len(request.resources) > _AT_ONCE:
-        return asyncio.ensure_future(_describe_many(node, request, context))
+        return node.slices.start(_describe_many(node, request, context), "settings of many resources")
     return DescribeConfigsResponse(results=tuple(_describe(node, request, each, context) for each in request.resources))
 
 
@@ -63,16 +66,21 @@ async def _describe_many(
     results: list[DescribeConfigsResult] = []
 
     def steps() -> Iterator[None]:
-        resources: dict[tuple[int, str], dict[str, None] | None] = {}
-        for each in request.resources:
-            _want(resources, each)
-            yield
-        for (kind, name), keys in resources.items():
-            resource = DescribeConfigsResource(kind, name, None if keys is None else tuple(keys))
-            results.append(_describe(node, request, resource, context))
+        wanted: Iterable[DescribeConfigsResource] = request.resources
+        if len(request.resources) > _DISTINCT_BEYOND:
+            resources: dict[tuple[int, str], dict[str, None] | None] = {}
+            for each in request.resources:
+                _want(resources, each)
+                yield
+            wanted = (
+                DescribeConfigsResource(kind, name, None if keys is None else tuple(keys))
+                for (kind, name), keys in resources.items()
+            )
+        for each in wanted:
+            results.append(_describe(node, request, each, context))
             yield
 
-    await node.slices.run(steps())
+    await node.slices.run(counted(context, steps()))
     return DescribeConfigsResponse(results=tuple(results))
 
 

@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Iterator
 from typing import Protocol
 
-from ottla.broker.handlers.table import RequestContext, counted
+from ottla.broker.handlers.table import RequestContext
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.partitions import HasPartitions
+from ottla.broker.ports.quotas import counted
 from ottla.broker.ports.settings import HasConfig
 from ottla.broker.ports.slices import HasSlices
 from ottla.wire.acls import AclOperation

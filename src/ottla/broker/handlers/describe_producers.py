@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Generator, Iterator
+from itertools import islice
 from typing import Final, Protocol
 
 from ottla.base.topic_names import topic_name_problem
@@ -75,17 +76,7 @@ def _describe(
         message = None if topic in node.image.topics else "This server does not host this topic-partition."
         return PartitionResponse(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
     producers, states = partition.log.active_producers(), list[ProducerState]()
-    for begin in range(0, len(producers), _AT_ONCE):
-        states += [
-            ProducerState(
-                each.producer_id,
-                each.producer_epoch,
-                each.last_sequence,
-                each.last_timestamp_ms,
-                each.coordinator_epoch,
-                each.transaction_start_offset,
-            )
-            for each in producers[begin : begin + _AT_ONCE]
-        ]
+    while part := [ProducerState(*each) for each in islice(producers, _AT_ONCE)]:
+        states += part
         yield
     return PartitionResponse(index, active_producers=tuple(states))

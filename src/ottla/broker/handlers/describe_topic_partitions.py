@@ -5,9 +5,10 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from ottla.base.topic_names import topic_name_problem
-from ottla.broker.handlers.table import RequestContext, counted
+from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.image import TopicImage
 from ottla.broker.ports.access import HasAccess
+from ottla.broker.ports.quotas import counted
 from ottla.broker.ports.settings import HasConfig
 from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.topics import HasImage
@@ -57,7 +58,7 @@ async def _slowly(
     else:  # whoever asks for all learns no name that may not be described
         hidden, sees = frozenset(), node.access.sees(context)
         shown = (name if sees(name) else None for name in names)
-    page = _page(node, shown, cursor, left)
+    page = _page(node, shown, cursor, left, tells_missing=bool(wanted))
     told = await node.slices.collect(counted(context, _with_operations(node, context, page)))
     topics = [each for each in told if isinstance(each, DescribeTopicPartitionsResponseTopic)]
     topics += [
@@ -78,12 +79,14 @@ def _with_operations(node: _Node, context: RequestContext, page: Iterable[_Told 
             yield each
 
 
-def _page(node: _Node, names: Iterable[str | None], cursor: Cursor, left: int) -> Iterator[_Told | None]:
+def _page(
+    node: _Node, names: Iterable[str | None], cursor: Cursor, left: int, *, tells_missing: bool
+) -> Iterator[_Told | None]:
     """These topics up to so many partitions, beginning at the cursor; None in the place of one that is not shown."""
     for name in names:
         topic = None if name is None else node.image.topics.get(name)
         if name is None or topic is None:
-            yield None if name is None else _missing(name)
+            yield _missing(name) if name is not None and tells_missing else None
             continue
         begin = min(cursor.partition_index, len(topic.partitions)) if name == cursor.topic_name else 0
         if left == 0:

@@ -1,9 +1,12 @@
 """DescribeTransactions, version 0 (KIP-664). Topics that may not be described are left out."""
 
+import asyncio
 from typing import Protocol
 
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.ports.access import HasAccess
+from ottla.broker.ports.quotas import counted
+from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.transactions import HasTransactions
 from ottla.wire.acls import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode
@@ -14,15 +17,25 @@ from ottla.wire.messages.describe_transactions import (
 )
 
 
-class _Node(HasAccess, HasTransactions, Protocol):
+class _Node(HasAccess, HasSlices, HasTransactions, Protocol):
     """What this handler touches."""
 
 
-def handle(node: _Node, request: DescribeTransactionsRequest, context: RequestContext) -> DescribeTransactionsResponse:
-    """Each transactional id as its coordinator knows it."""
-    return DescribeTransactionsResponse(
-        transaction_states=tuple(_one(node, each, context) for each in request.transactional_ids)
+def handle(
+    node: _Node, request: DescribeTransactionsRequest, context: RequestContext
+) -> "asyncio.Future[DescribeTransactionsResponse]":
+    """Each transactional id as its coordinator knows it when its turn comes."""
+    return node.slices.start(_slowly(node, request, context), "describing transactions")
+
+
+async def _slowly(
+    node: _Node, request: DescribeTransactionsRequest, context: RequestContext
+) -> DescribeTransactionsResponse:
+    """An id in each step: its transaction may be in thousands of partitions."""
+    states = await node.slices.collect(
+        counted(context, (_one(node, each, context) for each in request.transactional_ids))
     )
+    return DescribeTransactionsResponse(transaction_states=tuple(states))
 
 
 def _one(node: _Node, transactional_id: str, context: RequestContext) -> TransactionState:

@@ -5,9 +5,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Protocol
 
-from ottla.broker.handlers.table import RequestContext, counted
+from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.image import MetadataImage
 from ottla.broker.ports.access import HasAccess
+from ottla.broker.ports.quotas import counted
 from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.topics import HasImage
 from ottla.wire.acls import AclOperation

@@ -11,14 +11,13 @@ from ottla.base.limits import FRAME_BYTES_AT_ONCE
 from ottla.broker.answers import Answer, Frame, Later
 from ottla.broker.handlers.encoding import as_it_is, encoded, is_deep, is_wide
 from ottla.broker.handlers.herd import Herd
-from ottla.broker.handlers.large import slowly
+from ottla.broker.handlers.large import in_its_turn, slowly
 from ottla.broker.handlers.parts import Names, Part, joined, parts_of
 from ottla.broker.handlers.table import (
     TABLE,
     UNSTABLE_VERSIONS,
     Entry,
     RequestContext,
-    counted,
     decode_message,
 )
 from ottla.broker.node import Node
@@ -120,14 +119,12 @@ class Dispatcher:
         answers: list[Any] = []
         made = self._node.answers.begin(context.api_key, context.api_version, context.client_id)
 
-        def step(part: Part) -> Iterator[Any]:
-            yield handle(self._node, part.request, context)
-
         try:
             for part in parts:
-                answers += await self._node.slices.collect(counted(context, step(part)))
-                if isinstance(answers[-1], asyncio.Future):
-                    answers[-1] = await answers[-1]
+                answer = await in_its_turn(
+                    self._node.slices, context, partial(handle, self._node, part.request, context)
+                )
+                answers.append(await answer if isinstance(answer, asyncio.Future) else answer)
                 if names is not None:
                     told: list[bytes] = []
                     await self._node.slices.run(made.elements(names.told, getattr(answers[-1], names.told), told))

@@ -18,11 +18,12 @@ from ottla.broker.fetch_sessions import Cached, FetchContext, PartitionKey
 from ottla.broker.handlers.encoding import as_it_is
 from ottla.broker.handlers.fetch_response import PartitionResult, encode_fetch, encode_fetch_steps, response_bytes
 from ottla.broker.handlers.large import slowly
-from ottla.broker.handlers.table import RequestContext, counted, decode_message
+from ottla.broker.handlers.table import RequestContext, decode_message
 from ottla.broker.outbox import Piece
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.identity import HasIdentity
 from ottla.broker.ports.partitions import HasPartitions
+from ottla.broker.ports.quotas import counted
 from ottla.broker.ports.sessions import HasSessions
 from ottla.broker.ports.settings import HasConfig
 from ottla.broker.ports.slices import HasSlices

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Protocol
 
-from ottla.broker.handlers.table import RequestContext, counted
+from ottla.broker.handlers.table import RequestContext
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.groups import HasGroups
+from ottla.broker.ports.quotas import counted
 from ottla.broker.ports.slices import HasSlices
 from ottla.wire.acls import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode

@@ -10,9 +10,10 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from ottla.base.errors import CorruptDataError, StorageError
-from ottla.broker.handlers.table import RequestContext, counted
+from ottla.broker.handlers.table import RequestContext
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.partitions import HasPartitions
+from ottla.broker.ports.quotas import counted
 from ottla.broker.ports.searches import HasSearches
 from ottla.broker.runtime.answers import then
 from ottla.log.results import Isolation, TimestampOffset

@@ -6,16 +6,18 @@ Topics by id from version 12 on (KIP-516). Version 0 has no null list: an empty 
 import asyncio
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import Protocol
 
 from ottla.base.topic_names import topic_name_problem
 from ottla.broker.handlers.authorized import on_cluster
 from ottla.broker.handlers.parts import PART_NAMES
-from ottla.broker.handlers.table import RequestContext, counted
+from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.image import MetadataImage, TopicImage
 from ottla.broker.metadata.names import INTERNAL_TOPICS, SHARE_TOPIC
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.identity import HasIdentity
+from ottla.broker.ports.quotas import counted
 from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.topics import HasImage, HasTopics
 from ottla.broker.runtime.answers import then
@@ -135,17 +137,17 @@ def _missing(node: _Node, request: MetadataRequest, refused: Collection[str]) ->
 
 
 def _answer(
-    node: _Node, request: MetadataRequest, context: RequestContext, topics: Iterable[MetadataResponseTopic]
+    node: _Node, request: MetadataRequest, context: RequestContext, topics: Iterable[MetadataResponseTopic | None]
 ) -> MetadataResponse:
-    me = node.identity
+    me, told = node.identity, tuple(topic for topic in topics if topic is not None)
     if _is_by_id(request) and context.api_version < _ANSWERS_IDS_FROM:
-        return MetadataResponse(topics=tuple(topics))
+        return MetadataResponse(topics=told)
     host, port = me.told[context.session.listener]
     return MetadataResponse(
         brokers=(MetadataResponseBroker(me.node_id, host, port, me.rack),),
         cluster_id=me.cluster_id,
         controller_id=me.node_id,
-        topics=tuple(topics),
+        topics=told,
         cluster_authorized_operations=on_cluster(
             node.access, context, asked=request.include_cluster_authorized_operations
         ),
@@ -158,25 +160,24 @@ def _is_by_id(request: MetadataRequest) -> bool:
 
 def _topics(
     node: _Node, request: MetadataRequest, context: RequestContext, hidden: Collection[str]
-) -> Iterator[MetadataResponseTopic]:
-    """What is told of each topic, one in a step. Topics that are made between two steps are not told of."""
+) -> Iterator[MetadataResponseTopic | None]:
+    """What is told of each topic, one in a step; None in others. Topics that are made meanwhile are not told of."""
     named = request.topics or ()
     if _is_by_id(request) and context.api_version < _ANSWERS_IDS_FROM:
         return (MetadataResponseTopic(ErrorCode.INVALID_REQUEST, each.name or "", each.topic_id) for each in named)
     if _wants_all(request, context):  # nobody learns names that he may not describe
-        topics: Iterator[MetadataResponseTopic] = (
-            _describe(topic) for name, topic in tuple(node.image.topics.items()) if name not in hidden
-        )
+        shown = [topic for name, topic in node.image.topics.items() if name not in hidden]
+        topics = chain.from_iterable(_describe(topic) for topic in shown)
     else:
-        topics = _asked(node, named, hidden)
+        topics = chain.from_iterable(_asked(node, named, hidden))
     return _with_operations(node, context, topics) if request.include_topic_authorized_operations else topics
 
 
 def _with_operations(
-    node: _Node, context: RequestContext, topics: Iterable[MetadataResponseTopic]
-) -> Iterator[MetadataResponseTopic]:
+    node: _Node, context: RequestContext, topics: Iterable[MetadataResponseTopic | None]
+) -> Iterator[MetadataResponseTopic | None]:
     for topic in topics:
-        if topic.name is None or topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        if topic is None or topic.name is None or topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             yield topic
         else:
             operations = node.access.operations(context, ResourceType.TOPIC, topic.name)
@@ -185,8 +186,8 @@ def _with_operations(
 
 def _asked(
     node: _Node, topics: Sequence[MetadataRequestTopic], hidden: Collection[str]
-) -> Iterator[MetadataResponseTopic]:
-    """Each topic once. If any topic is asked for by id, names are ignored."""
+) -> Iterator[Iterable[MetadataResponseTopic | None]]:
+    """Each topic once, in steps. If any topic is asked for by id, names are ignored."""
     by_id = [each for each in topics if each.topic_id != NULL_UUID]
     if by_id:
         ids = dict.fromkeys(each.topic_id for each in by_id)
@@ -196,11 +197,13 @@ def _asked(
     return (_find(node, name, hidden) for name in names)
 
 
-def _found(topic_id: bytes, topic: TopicImage | None, hidden: Collection[str]) -> MetadataResponseTopic:
+def _found(
+    topic_id: bytes, topic: TopicImage | None, hidden: Collection[str]
+) -> Iterable[MetadataResponseTopic | None]:
     if topic is None:
-        return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
+        return (MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id),)
     if topic.name in hidden:
-        return MetadataResponseTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, topic_id)
+        return (MetadataResponseTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, topic_id),)
     return _describe(topic)
 
 
@@ -208,20 +211,27 @@ def _is_valid(name: str) -> bool:
     return topic_name_problem(name) is None
 
 
-def _find(node: _Node, name: str | None, hidden: Collection[str]) -> MetadataResponseTopic:
+def _find(node: _Node, name: str | None, hidden: Collection[str]) -> Iterable[MetadataResponseTopic | None]:
     if name in hidden:
-        return MetadataResponseTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)
+        return (MetadataResponseTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name),)
     if name is None or not _is_valid(name):
-        return MetadataResponseTopic(ErrorCode.INVALID_TOPIC_EXCEPTION, name)
+        return (MetadataResponseTopic(ErrorCode.INVALID_TOPIC_EXCEPTION, name),)
     topic = node.image.topics.get(name)
     if topic is None:
-        return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, is_internal=name in INTERNAL_TOPICS)
+        is_internal, missing = name in INTERNAL_TOPICS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return (MetadataResponseTopic(missing, name, is_internal=is_internal),)
     return _describe(topic)
 
 
-def _describe(topic: TopicImage) -> MetadataResponseTopic:
-    partitions = tuple(
-        MetadataResponsePartition(0, number, each.leader, each.leader_epoch, each.replicas, each.replicas)
-        for number, each in enumerate(topic.partitions)
-    )
-    return MetadataResponseTopic(0, topic.name, topic.topic_id, topic.internal, partitions)
+def _describe(topic: TopicImage) -> Iterator[MetadataResponseTopic | None]:
+    """The topic at last, and None between two steps before that."""
+    there, partitions = tuple(topic.partitions), list[MetadataResponsePartition]()
+    for begin in range(0, len(there), _PARTITIONS_AT_ONCE):
+        if begin:
+            yield None
+        part = there[begin : begin + _PARTITIONS_AT_ONCE]
+        partitions += [
+            MetadataResponsePartition(0, number, each.leader, each.leader_epoch, each.replicas, each.replicas)
+            for number, each in enumerate(part, begin)
+        ]
+    yield MetadataResponseTopic(0, topic.name, topic.topic_id, topic.internal, tuple(partitions))

@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from ottla.broker.handlers.parts import PART_PARTITIONS, cut
+from ottla.broker.handlers.parts import PART_PARTITIONS, cut, weight
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.groups import HasGroups
@@ -35,14 +35,6 @@ class _Node(HasAccess, HasGroups, HasImage, HasSlices, Protocol):
     """What this handler touches."""
 
 
-class _Asked(NamedTuple):
-    """What is asked of a group's shard, by name, and what the answer says besides."""
-
-    shard: GroupShard
-    group: OffsetFetchRequestGroup
-    left_out: list[OffsetFetchResponseTopics]
-
-
 def handle(
     node: _Node, request: OffsetFetchRequest, context: RequestContext
 ) -> "OffsetFetchResponse | asyncio.Future[OffsetFetchResponse]":
@@ -67,7 +59,7 @@ async def _slowly(node: _Node, request: OffsetFetchRequest, context: RequestCont
 
 def _count(node: _Node, asked: OffsetFetchRequestGroup) -> int:
     if asked.topics is not None:
-        return sum(len(topic.partition_indexes) for topic in asked.topics)
+        return weight(asked.topics, "partition_indexes")
     runner = node.groups.find(asked.group_id)
     return 0 if isinstance(runner, ErrorCode) else runner.shard.count_offsets(asked.group_id)
 
@@ -80,53 +72,68 @@ def _group(
     answers: list[OffsetFetchResponseGroup],
 ) -> Iterator[None]:
     """Put one group's answer behind the others, in steps."""
-    found = _found(node, asked, context)
+    shard = _shard(node, asked, context)
     yield
-    if isinstance(found, OffsetFetchResponseGroup):
-        answers.append(found)
+    if isinstance(shard, OffsetFetchResponseGroup):
+        answers.append(shard)
         return
-    topics: list[OffsetFetchResponseTopics] = []
-    for part, goes_on in cut(found.group.topics or (), "partition_indexes"):
-        answer = found.shard.fetch_offsets(found.group._replace(topics=part), require_stable=require_stable)
+    topics, left_out = list[OffsetFetchResponseTopics](), list[OffsetFetchResponseTopics]()
+    for part, goes_on in cut(_named(node, shard, asked, context, left_out), "partition_indexes"):
+        refused = node.access.refused(context, AclOperation.DESCRIBE, ResourceType.TOPIC, (each.name for each in part))
+        wanted = tuple(each for each in part if each.name not in refused)
+        if asked.topics is not None:  # who asks for all is not told that there are more
+            hidden = tuple(_without_offsets(each, _REFUSED) for each in part if each.name in refused)
+            _add(left_out, hidden, goes_on=goes_on)
+        answer = shard.fetch_offsets(asked._replace(topics=wanted), require_stable=require_stable)
         if answer.error_code:
             answers.append(answer)
             return
-        more = answer.topics
-        if goes_on:
-            topics[-1] = topics[-1]._replace(partitions=topics[-1].partitions + more[0].partitions)
-            more = more[1:]
-        topics.extend(more)
+        _add(topics, answer.topics, goes_on=goes_on)
         yield
     if context.api_version >= _TOPIC_IDS_FROM:
         topics = _with_ids(node, topics)
-    answers.append(OffsetFetchResponseGroup(asked.group_id, (*topics, *found.left_out)))
+    answers.append(OffsetFetchResponseGroup(asked.group_id, (*topics, *left_out)))
 
 
-def _found(node: _Node, asked: OffsetFetchRequestGroup, context: RequestContext) -> _Asked | OffsetFetchResponseGroup:
-    """Which partitions are to be looked at, or why none is."""
+def _shard(
+    node: _Node, asked: OffsetFetchRequestGroup, context: RequestContext
+) -> GroupShard | OffsetFetchResponseGroup:
+    """Where the group's offsets are, or why they are not told."""
     if not node.access.allows(context, AclOperation.DESCRIBE, ResourceType.GROUP, asked.group_id):
         return _refuse_group(asked, with_topics=context.api_version < _GROUP_ERROR_FROM)
     runner = node.groups.find(asked.group_id)
-    if isinstance(runner, ErrorCode):
-        return OffsetFetchResponseGroup(asked.group_id, (), runner)
-    shard, by_id = runner.shard, context.api_version >= _TOPIC_IDS_FROM
-    left_out: list[OffsetFetchResponseTopics] = []
+    return OffsetFetchResponseGroup(asked.group_id, (), runner) if isinstance(runner, ErrorCode) else runner.shard
+
+
+def _named(
+    node: _Node,
+    shard: GroupShard,
+    asked: OffsetFetchRequestGroup,
+    context: RequestContext,
+    left_out: list[OffsetFetchResponseTopics],
+) -> list[OffsetFetchRequestTopics]:
+    """The partitions that are asked for, with their topics' names."""
     if asked.topics is None:
-        named = shard.topics_of(asked.group_id)
-    else:
-        named = []
-        for topic in asked.topics:
-            found = node.image.topics_by_id.get(topic.topic_id) if by_id else None
-            if by_id and found is None:
-                left_out.append(_without_offsets(topic, ErrorCode.UNKNOWN_TOPIC_ID))
-            else:
-                named.append(topic if found is None else topic._replace(name=found.name))
-    # The topics whose offsets may not be seen. Who asks for all is not told that there are more.
-    refused = node.access.refused(context, AclOperation.DESCRIBE, ResourceType.TOPIC, (each.name for each in named))
-    if asked.topics is not None:
-        left_out += [_without_offsets(each, _REFUSED) for each in named if each.name in refused]
-    wanted = tuple(each for each in named if each.name not in refused)
-    return _Asked(shard, asked._replace(topics=wanted), left_out)
+        return shard.topics_of(asked.group_id)
+    named = []
+    by_id = context.api_version >= _TOPIC_IDS_FROM
+    for topic in asked.topics:
+        found = node.image.topics_by_id.get(topic.topic_id) if by_id else None
+        if by_id and found is None:
+            left_out.append(_without_offsets(topic, ErrorCode.UNKNOWN_TOPIC_ID))
+        else:
+            named.append(topic if found is None else topic._replace(name=found.name))
+    return named
+
+
+def _add(
+    topics: list[OffsetFetchResponseTopics], more: tuple[OffsetFetchResponseTopics, ...], *, goes_on: bool
+) -> None:
+    """Put a part behind those before it. Its first topic may be their last one, gone on with."""
+    if goes_on and topics and more and topics[-1].name == more[0].name:
+        topics[-1] = topics[-1]._replace(partitions=topics[-1].partitions + more[0].partitions)
+        more = more[1:]
+    topics.extend(more)
 
 
 def _refuse_group(asked: OffsetFetchRequestGroup, *, with_topics: bool) -> OffsetFetchResponseGroup:

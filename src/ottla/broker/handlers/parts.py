@@ -3,17 +3,18 @@
 That is for APIs whose answer says of each of them what became of it, whatever became of the others.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-#: Partitions of one part: an offset that is committed takes some ten microseconds of the event loop.
+#: Partitions of one part, and topics without any: an offset that is committed takes some ten microseconds of the event
+#: loop, a name that is refused fifteen.
 PART_PARTITIONS: Final = 500
-#: The fewest bytes that one more partition takes in a request (its number).
-_PARTITION_BYTES: Final = 4
-#: Groups, keys or ids of one part: one that is deleted or looked up takes up to a hundred microseconds.
+#: The fewest bytes that one more partition, or one more topic without any, takes in a request.
+_LEAST_BYTES: Final = 3
+#: Groups, keys or ids of one part: one that is looked up takes up to a hundred microseconds.
 PART_NAMES: Final = 100
-#: Groups that are described in one part: each may have a thousand members, which take two milliseconds.
-PART_GROUPS: Final = 5
+#: Groups that are deleted in one part: each has a tombstone for every partition of which it has an offset.
+PART_DELETED_GROUPS: Final = 10
 #: Groups whose offsets are told in one part: each may have one for every partition of the cluster.
 PART_OFFSET_GROUPS: Final = 10
 
@@ -68,9 +69,7 @@ def parts_of(request: Any, size_bytes: int) -> Sequence[Part]:
 
     `size_bytes` is its size on the wire. Its topics are `topics`, and their partitions `partitions`.
     """
-    if size_bytes <= PART_PARTITIONS * _PARTITION_BYTES:
-        return ()
-    if sum(len(topic.partitions) for topic in request.topics) <= PART_PARTITIONS:
+    if size_bytes <= PART_PARTITIONS * _LEAST_BYTES or weight(request.topics, "partitions") <= PART_PARTITIONS:
         return ()
     return [Part(request._replace(topics=topics), goes_on) for topics, goes_on in cut(request.topics, "partitions")]
 
@@ -94,6 +93,11 @@ def _name(topic: Any) -> Any:
     return topic._replace(partitions=())
 
 
+def weight(topics: Iterable[Any], field: str) -> int:
+    """How many partitions these are; a topic without any counts as one, for its name is looked at, too."""
+    return sum(max(1, len(getattr(topic, field))) for topic in topics)
+
+
 def cut(topics: Sequence[Any], field: str) -> Iterator[tuple[tuple[Any, ...], bool]]:
     """Topics in parts, and whether a part's first topic is the last one of the part before, gone on with.
 
@@ -103,12 +107,12 @@ def cut(topics: Sequence[Any], field: str) -> Iterator[tuple[tuple[Any, ...], bo
     room, goes_on = PART_PARTITIONS, False
     for each in topics:
         topic, rest = each, getattr(each, field)
-        while len(rest) > room:
+        while max(1, len(rest)) > room:
             if room:
                 part.append(topic._replace(**{field: rest[:room]}))
             yield tuple(part), goes_on
             part, rest, room, goes_on = [], rest[room:], PART_PARTITIONS, room > 0
             topic = topic._replace(**{field: rest})
         part.append(topic)
-        room -= len(rest)
+        room -= max(1, len(rest))
     yield tuple(part), goes_on

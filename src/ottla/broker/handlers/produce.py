@@ -17,11 +17,12 @@ from ottla.base.types import TopicPartition
 from ottla.broker.answers import Answer, Frame, Later
 from ottla.broker.handlers.encoding import AT_ONCE as ENCODED_AT_ONCE
 from ottla.broker.handlers.encoding import encoded
-from ottla.broker.handlers.table import RequestContext, counted, decode_message
+from ottla.broker.handlers.table import RequestContext, decode_message
 from ottla.broker.metadata.names import INTERNAL_TOPICS
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.answers import HasAnswers
 from ottla.broker.ports.partitions import HasPartitions
+from ottla.broker.ports.quotas import counted
 from ottla.broker.ports.refusals import HasRefusals
 from ottla.broker.ports.settings import HasClock, HasConfig
 from ottla.broker.ports.slices import HasSlices
@@ -60,6 +61,8 @@ _KNOWS_ABORTABLE_FROM = 11
 #: The first version that may use zstd (KIP-110).
 _ZSTD_FROM = 7
 _ACKS = (-1, 0, 1)
+#: The right to each topic.
+_NEEDED: Final = (AclOperation.WRITE, ResourceType.TOPIC)
 #: Errors from before the log is asked. Answers with other errors also say where the log begins.
 _WITHOUT_LOG_START = (
     ErrorCode.CORRUPT_MESSAGE,
@@ -108,11 +111,12 @@ def handle(node: _Node, frame: Frame, offset: int, context: RequestContext) -> A
     """Append; before that, batches are looked at, and compressed as their topics want it (`compression.type`)."""
     request: ProduceRequest = decode_message(context, frame, offset)
     produce = _Produce(node, request, context, len(frame))
-    if not produce.authorize():
-        # The request's transactional id says for which transaction its batches may be written.
-        return produce.encode(produce.refuse_all(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
     if produce.is_large:
         return Later(node.slices.start(_slowly(node, produce, context), "a produce to many partitions"), produce.encode)
+    if not produce.may_write():
+        # The request's transactional id says for which transaction its batches may be written.
+        return produce.encode(produce.refuse_all(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+    produce.refused = node.access.refused(context, *_NEEDED, produce.names())
     deque(produce.look(), 0)
     preparing = produce.prepare()
     answer = _proceed(produce) if preparing is None else then(preparing, lambda _: _proceed(produce))
@@ -136,6 +140,9 @@ def _append(produce: "_Produce", errors: dict[TopicPartition, ErrorCode]) -> Any
 
 async def _slowly(node: _Node, produce: "_Produce", context: RequestContext) -> ProduceResponse:
     """The same, step by step."""
+    if not produce.may_write():
+        return produce.refuse_all(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    produce.refused = await node.access.refused_of_many(node.slices, context, *_NEEDED, produce.names())
     await node.slices.run(counted(context, produce.look()))
     preparing = produce.prepare()
     if preparing is not None:
@@ -162,7 +169,7 @@ class _Produce:
         #: Partitions whose last records have to be on the device before they are acknowledged.
         self._syncs: dict[TopicPartition, asyncio.Future[ErrorCode]] = {}
         #: Topics that may not be written to.
-        self._refused: frozenset[str] = frozenset()
+        self.refused: frozenset[str] = frozenset()
         self._recompression = Recompression()
         self._opening = Opening()
         #: The partitions with transactional batches whose transaction is not open in the partition yet.
@@ -173,7 +180,7 @@ class _Produce:
         self._topics: list[TopicProduceResponse] = []
         self._count = 0
         for topic in request.topic_data:
-            self._count += len(topic.partition_data)
+            self._count += len(topic.partition_data) or 1  # a name alone is looked at, too
         #: Partitions and refused records that the answer names.
         self._named = self._count
 
@@ -182,21 +189,20 @@ class _Produce:
         """Whether it is carried out in slices."""
         return self._count > AT_ONCE or (self._size_bytes > BYTES_AT_ONCE and self._count > 1)
 
-    def authorize(self) -> bool:
-        """Ask which topics may be written to. False if nothing may: the transaction is nobody's, or somebody else's."""
+    def may_write(self) -> bool:
+        """Whether anything may be written: not if the transaction is nobody's, or somebody else's."""
         access, context, request = self._node.access, self._context, self._request
         transactional = (request.transactional_id is None or access.is_on) and self._has_transactional_batch()
         if transactional and request.transactional_id is None:
             return False
-        if not access.is_on:
-            return True
-        if transactional and request.transactional_id is not None:
+        if access.is_on and transactional and request.transactional_id is not None:
             kind = ResourceType.TRANSACTIONAL_ID
-            if not access.allows(context, AclOperation.WRITE, kind, request.transactional_id):
-                return False
-        names = (name for name in map(self._name, request.topic_data) if name is not None)
-        self._refused = access.refused(context, AclOperation.WRITE, ResourceType.TOPIC, names)
+            return access.allows(context, AclOperation.WRITE, kind, request.transactional_id)
         return True
+
+    def names(self) -> Iterator[str]:
+        """The names of the topics."""
+        return (name for name in map(self._name, self._request.topic_data) if name is not None)
 
     def look(self) -> Iterator[None]:
         """Look at each partition's batch: whether it has to be compressed, or opened in a thread."""
@@ -400,7 +406,7 @@ class _Produce:
         name = topic.name if self._has_names else self._name(topic)
         if name is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
-        if name in self._refused:
+        if name in self.refused:
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return self._node.partitions.find(name, index) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

@@ -6,13 +6,13 @@ because it answers an unknown version in another version (KIP-511). Modules are 
 their first request, so that a broker starts fast.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 from ottla.base.limits import MAX_REQUEST_ELEMENTS
 from ottla.broker.answers import Frame
-from ottla.broker.handlers.parts import PART_GROUPS, PART_OFFSET_GROUPS, Names
+from ottla.broker.handlers.parts import PART_DELETED_GROUPS, PART_OFFSET_GROUPS, Names
 from ottla.broker.ports.quotas import Charge
 from ottla.broker.session import Session
 from ottla.wire.apis import API, ApiKey
@@ -33,11 +33,6 @@ class RequestContext(NamedTuple):
     session: Session
     #: What it uses of its client's quotas; None where there are none.
     charge: Charge | None = None
-
-
-def counted(context: RequestContext, steps: Iterator[Any]) -> Iterator[Any]:
-    """Steps of a request that is carried out in slices: their time counts where there are quotas."""
-    return steps if context.charge is None else context.charge.timed(steps)
 
 
 def decode_message(context: RequestContext, frame: Frame, offset: int) -> Any:
@@ -133,7 +128,7 @@ TABLE: Final[dict[int, Entry]] = {
         _api(
             _K.DESCRIBE_GROUPS,
             "State and members of classic groups.",
-            names=Names("groups", "groups", at_once=PART_GROUPS, are_distinct_if_many=True),
+            names=Names("groups", "groups", are_distinct_if_many=True),
         ),
         _api(_K.LIST_GROUPS, "All groups, by state and type."),
         _api(_K.SASL_HANDSHAKE, "Which mechanism a client uses; on listeners with SASL."),
@@ -160,7 +155,11 @@ TABLE: Final[dict[int, Entry]] = {
         _api(_K.DESCRIBE_LOG_DIRS, "Sizes of partitions on disk."),
         _api(_K.SASL_AUTHENTICATE, "What a mechanism says; the lifetime of the session (KIP-368)."),
         _api(_K.CREATE_PARTITIONS, "Give a topic more partitions."),
-        _api(_K.DELETE_GROUPS, "Delete empty groups.", names=Names("groups_names", "results", are_distinct=True)),
+        _api(
+            _K.DELETE_GROUPS,
+            "Delete empty groups.",
+            names=Names("groups_names", "results", are_distinct=True, at_once=PART_DELETED_GROUPS),
+        ),
         _api(_K.INCREMENTAL_ALTER_CONFIGS, "Change the settings of topics and groups (KIP-339)."),
         _api(_K.OFFSET_DELETE, "Delete a group's offsets.", in_parts=True),
         _api(
@@ -171,7 +170,7 @@ TABLE: Final[dict[int, Entry]] = {
         _api(
             _K.CONSUMER_GROUP_DESCRIBE,
             "Consumer groups with epochs, members and assignments (KIP-848).",
-            names=Names("group_ids", "groups", at_once=PART_GROUPS, are_distinct_if_many=True),
+            names=Names("group_ids", "groups", are_distinct_if_many=True),
         ),
         _api(_K.DESCRIBE_CLIENT_QUOTAS, "Quotas of users, client ids and addresses (KIP-546, KIP-612)."),
         _api(_K.ALTER_CLIENT_QUOTAS, "Set and remove such quotas."),

@@ -5,13 +5,14 @@ from typing import Final, Protocol
 
 from ottla.broker.access.audit import Audit
 from ottla.broker.access.authorizer import Authorizer, Verdict, java_host
+from ottla.broker.ports.quotas import Charged, counted
 from ottla.broker.runtime.slices import Slices
 from ottla.broker.session import Session
 from ottla.coordinator.group.context import sees_all
 from ottla.wire.acls import CLUSTER_NAME, OPERATIONS_ON, AclOperation, ResourceType
 
 
-class Asking(Protocol):
+class Asking(Charged, Protocol):
     """A request: who asks, and by which API."""
 
     @property
@@ -83,7 +84,8 @@ class Access:
             return True
         verdict = self._authorizer.decide(*_who(asking), operation, ResourceType.CLUSTER, CLUSTER_NAME)
         if verdict.is_allowed:
-            await slices.run(self._told(asking, operation, kind, name, verdict, told=True) for name in names)
+            told = (self._told(asking, operation, kind, name, verdict, told=True) for name in names)
+            await slices.run(counted(asking, told))
         return verdict.is_allowed
 
     def allows_somewhere(self, asking: Asking, operation: AclOperation, kind: ResourceType) -> bool:
@@ -124,7 +126,7 @@ class Access:
                     refused.add(name)
                 yield
 
-        await slices.run(steps())
+        await slices.run(counted(asking, steps()))
         return frozenset(refused)
 
     def sees(self, asking: Asking) -> Callable[[str], bool]:

@@ -48,19 +48,22 @@ class AclChanges:
     async def _delete(self, filters: Sequence[AclFilter]) -> list[list[Acl]] | StorageError | RefusedError:
         async with self._changing:
             met: list[dict[bytes, Acl]] = []
-            await self._slices.run(self._meet(filters, met))
-            gone = dict.fromkeys(acl_id for each in met for acl_id in each)
             try:
-                check_changes(len(gone), "ACLs")
+                await self._slices.run(self._meet(filters, met))
             except RefusedError as refused:
                 return refused
+            gone = dict.fromkeys(acl_id for each in met for acl_id in each)
             fault = await self._write(self._metadata.acl_records({}, gone))
         return fault or [sorted(each.values()) for each in met]
 
     def _meet(self, filters: Sequence[AclFilter], met: list[dict[bytes, Acl]]) -> Iterator[None]:
-        """What one filter means in each step: there may be ten thousand ACLs."""
+        """What one filter means in each step: there may be ten thousand ACLs. RefusedError when all mean too many, one
+        that several mean counted for each: the answer names it for each of them."""
+        count = 0
         for each in filters:
             met.append(dict(self._metadata.image.acls.matching(each)))
+            count += len(met[-1])
+            check_changes(count, "ACLs")
             yield
 
     async def _write(self, records: Iterator[MetadataRecord]) -> StorageError | None:

@@ -257,6 +257,18 @@ class Charge:
         self._throttle_ms = max(self._throttle_ms, throttle_ms)
 
 
+class Charged(Protocol):
+    """A request, and what it is charged to."""
+
+    @property
+    def charge(self) -> Charge | None: ...
+
+
+def counted(request: Charged, steps: Iterator[Any]) -> Iterator[Any]:
+    """Steps of a request that is carried out in slices: their time counts where there are quotas."""
+    return steps if request.charge is None else request.charge.timed(steps)
+
+
 class HasQuotas(Protocol):
     """Needs to change quotas."""
 

@@ -10,7 +10,7 @@ what all kinds have, offsets and lists, is here. See `kinds`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Final
 
 from ottla.assign.server import Partitions, ServerAssignor
@@ -111,8 +111,8 @@ class GroupShard:
         """DescribeGroups for one group. `report_missing`: v6+ understands GROUP_ID_NOT_FOUND (KIP-1043)."""
         return self._classic.describe(group_id, report_missing=report_missing)
 
-    def describe_consumer_group(self, group_id: str) -> DescribedConsumerGroup:
-        """ConsumerGroupDescribe for one group (KIP-848)."""
+    def describe_consumer_group(self, group_id: str) -> Generator[None, None, DescribedConsumerGroup]:
+        """ConsumerGroupDescribe for one group (KIP-848), in steps: as it is at the first one."""
         return self._consumer.describe(group_id)
 
     def list_groups(self, states: Iterable[str] = (), types: Iterable[str] = ()) -> Iterator[tuple[ListedGroup, ...]]:

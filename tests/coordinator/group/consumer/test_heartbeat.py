@@ -19,6 +19,7 @@ from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 from tests.coordinator.group.consumer.rig import GROUP, Metadata, Rig, join_request, settle
+from tests.coordinator.group.steps import result_of
 
 
 def test_g19_the_first_member_gets_everything_at_once() -> None:
@@ -224,7 +225,7 @@ def test_most_members_choose_the_assignor() -> None:
     rig = Rig()
     for number, assignor in enumerate(["range", "uniform", "range"]):
         assert not rig.join(f"m{number}", server_assignor=assignor).error_code
-    assert rig.shard.describe_consumer_group(GROUP).assignor_name == "range"
+    assert result_of(rig.shard.describe_consumer_group(GROUP)).assignor_name == "range"
 
 
 def test_a_full_group_refuses_newcomers_alone() -> None:

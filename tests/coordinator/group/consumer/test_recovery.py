@@ -13,15 +13,16 @@ from ottla.wire.consumer_group_records import RECORD_TYPES
 from ottla.wire.errors import ErrorCode
 from ottla.wire.offsets_records import record_type
 from tests.coordinator.group.consumer.rig import GROUP, FakeMember, Metadata, Rig, settle
+from tests.coordinator.group.steps import result_of
 
 
 def test_g17_a_group_goes_on_after_a_crash_where_it_was() -> None:
     rig = Rig()
     first, second = rig.joined("m1"), rig.joined("m2")
     settle(first, second)
-    before = rig.shard.describe_consumer_group(GROUP)
+    before = result_of(rig.shard.describe_consumer_group(GROUP))
     rig.crash()
-    assert rig.shard.describe_consumer_group(GROUP) == before
+    assert result_of(rig.shard.describe_consumer_group(GROUP)) == before
     epochs = first.epoch, second.epoch
     settle(first, second)
     assert (first.epoch, second.epoch) == epochs
@@ -144,11 +145,11 @@ def test_a_log_without_the_records_that_compaction_removed() -> None:
     settle(first, second)
     second.leave()
     settle(first)
-    before = rig.shard.describe_consumer_group(GROUP)
+    before = result_of(rig.shard.describe_consumer_group(GROUP))
     last = {record.key: record for record in rig.log}
     rig.log = [record for record in rig.log if last[record.key] is record and record.value is not None]
     rig.crash()
-    assert rig.shard.describe_consumer_group(GROUP) == before
+    assert result_of(rig.shard.describe_consumer_group(GROUP)) == before
 
 
 def test_an_older_kafkas_record_of_topics_is_deleted() -> None:

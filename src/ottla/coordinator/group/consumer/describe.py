@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 
-from ottla.coordinator.group.consumer.group import ConsumerGroup
-from ottla.coordinator.group.consumer.member import NO_TARGET, Member
+from ottla.coordinator.group.consumer.member import NO_TARGET, Member, Target
 from ottla.coordinator.group.consumer.room import Draft
 from ottla.coordinator.group.consumer.target import preferred_assignor
 from ottla.coordinator.group.consumer.topics import Topics
@@ -16,17 +15,22 @@ from ottla.wire.messages.consumer_group_describe import Member as DescribedMembe
 _CLASSIC, _CONSUMER = 0, 1
 
 
-def describe(draft: Draft) -> DescribedGroup:
-    """A group as it is now."""
+def describe(draft: Draft) -> Generator[None, None, DescribedGroup]:
+    """A group as it is at the first step; what a member has is told in each: it may be of thousands of topics."""
     group, topics = draft.group, draft.room.topics
-    return DescribedGroup(
+    there = [(member, group.target.get(member.member_id, NO_TARGET)) for member in group.members.values()]
+    described = DescribedGroup(
         group_id=group.group_id,
         group_state=group.state.value,
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
         assignor_name=preferred_assignor(draft.room, draft.group),
-        members=tuple(_member(group, each, topics) for each in group.members.values()),
     )
+    members = []
+    for member, target in there:
+        members.append(_member(member, target, topics))
+        yield
+    return described._replace(members=tuple(members))
 
 
 def describe_missing(group_id: str, *, exists: bool) -> DescribedGroup:
@@ -35,7 +39,7 @@ def describe_missing(group_id: str, *, exists: bool) -> DescribedGroup:
     return DescribedGroup(error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=message, group_id=group_id)
 
 
-def _member(group: ConsumerGroup, member: Member, topics: Topics) -> DescribedMember:
+def _member(member: Member, target: Target, topics: Topics) -> DescribedMember:
     has: dict[bytes, list[int]] = {}
     for part in (member.assigned, member.revoking):  # until it has given them up, the member still answers for these
         for topic_id, numbers in part.items():
@@ -50,7 +54,7 @@ def _member(group: ConsumerGroup, member: Member, topics: Topics) -> DescribedMe
         subscribed_topic_names=tuple(sorted(member.topic_names)),
         subscribed_topic_regex=member.topic_regex,
         assignment=_assignment(has, topics),
-        target_assignment=_assignment(group.target.get(member.member_id, NO_TARGET), topics),
+        target_assignment=_assignment(target, topics),
         member_type=_CLASSIC if member.is_classic else _CONSUMER,
     )
 

@@ -6,7 +6,7 @@ them over when they are in the log, in operation and at recovery alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -73,12 +73,12 @@ class ConsumerGroups:
         group = self._groups.get(group_id)
         return group if isinstance(group, ConsumerGroup) else None
 
-    def describe(self, group_id: str) -> DescribedGroup:
-        """ConsumerGroupDescribe for one group."""
+    def describe(self, group_id: str) -> Generator[None, None, DescribedGroup]:
+        """ConsumerGroupDescribe for one group, in steps."""
         group = self.find(group_id)
         if group is None:
             return describe.describe_missing(group_id, exists=group_id in self._groups)
-        return describe.describe(Draft(self.room, group, 0))
+        return (yield from describe.describe(Draft(self.room, group, 0)))
 
     # -- requests
 
