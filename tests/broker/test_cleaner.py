@@ -24,7 +24,7 @@ from ottla.wire.records import Record, encode_batch
 from tests.broker.crash_points import CrashPoints
 from tests.broker.records_io import produce
 from tests.broker.wire_client import WireClient
-from tests.log.cleaner.passes import records
+from tests.log.cleaner.passes import put, records
 
 _T0 = TopicPartition("t", 0)
 #: So that a few records fill a segment, and every dirty byte is worth a pass.
@@ -97,6 +97,25 @@ async def test_the_last_record_of_each_key_stays_and_a_restart_goes_on_from_ther
             await _cleaner(broker).clean()
             assert dict(_values(_partition(broker)).values()) == dict(_rows(9))
     assert caplog.messages == []
+
+
+async def test_no_fault_of_one_log_keeps_the_others_from_being_cleaned(caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody expects it of the log. Until the next start it is left alone."""
+    async with AsyncBroker() as broker, WireClient(broker) as client:
+        cleaner = _cleaner(broker)
+        for name in ("t", "u"):
+            await broker.node.topics.create(name, 1, _COMPACT)
+        await _write(client, *_rows(30))
+        for number in range(30):
+            put(_partition(broker, TopicPartition("u", 0)).log, b"k", b"%d" % number, now_ms=broker.node.clock.now_ms())
+        _partition(broker).log.compaction.begin = lambda *_: 1 // 0  # type: ignore[method-assign, assignment]
+        await cleaner.clean()
+        await cleaner.clean()
+        assert _partition(broker, TopicPartition("u", 0)).log.compaction.cleaned_offset is not None
+        assert _partition(broker).log.compaction.fault is not None
+    assert [each for each in caplog.messages if "division by zero" in each or "t-0: cannot be cleaned" in each] == [
+        "t-0: cannot be cleaned, and is not until the next start"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ def committed_offsets(log: PartitionLog) -> list[int]:
             while waiting and waiting[0].first_offset <= header.last_offset:
                 aborting.add(waiting.pop(0).producer_id)
             if header.is_control:
-                if not parse_end_txn_marker(data[position : position + header.size_bytes])[0]:
+                if header.record_count and not parse_end_txn_marker(data[position : position + header.size_bytes])[0]:
                     aborting.discard(header.producer_id)
             elif not (header.is_transactional and header.producer_id in aborting):
                 seen += range(header.base_offset, header.last_offset + 1)

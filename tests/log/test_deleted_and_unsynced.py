@@ -12,9 +12,10 @@ from ottla.log.config import LogConfig
 from ottla.log.memory import CrashedError, MemoryStorage
 from ottla.log.names import LOG, OFFSET_INDEX, SNAPSHOT, file_name
 from ottla.log.partition import PartitionLog
+from ottla.log.witnesses import Outside
 from ottla.wire.errors import ErrorCode
 from tests.log.batches import NOW_MS, batch, idempotent
-from tests.log.logs import append, append_in_transaction, end, open_log, retain
+from tests.log.logs import TP, append, append_in_transaction, end, open_log, retain
 
 _NEVER = 2**63 - 1
 
@@ -273,7 +274,7 @@ def test_a_batch_that_was_deleted_unsynced_is_not_written_again_behind_later_one
 
 
 def test_of_a_batch_that_a_loss_of_power_has_taken_from_a_compacted_log_nobody_says_that_it_was_written() -> None:
-    """Of a compacted log the batches behind a gap stay. The one in front of them may have had no answer."""
+    """Where others may have cleaned it, the batches behind a gap stay. The one before them may have had no answer."""
     storage, config = (
         MemoryStorage(),
         LogConfig(cleanup_policy=frozenset({"compact"}), flush_messages=1, segment_bytes=120),
@@ -288,8 +289,9 @@ def test_of_a_batch_that_a_loss_of_power_has_taken_from_a_compacted_log_nobody_s
         keep=lambda name, synced, size: synced if name == never_synced else size, keep_name=lambda name: True
     )
     del storage.files[file_name(2, SNAPSHOT)]
-    for start in ({"recovery_point": 1}, {"recovery_point": 3, "clean": True}):
-        log = open_log(storage, config, **start)
+    others = Outside(may_be_cleaned_further=True)
+    for point, clean in ((1, False), (3, True)):
+        log = PartitionLog.open(TP, storage, config, NOW_MS, recovery_point=point, clean=clean, outside=others)
         assert append(log, idempotent(2)).duplicate
         assert append(log, idempotent(1)).error is ErrorCode.KAFKA_STORAGE_ERROR
         log.close()

@@ -1,16 +1,14 @@
 """What the `.txnindex` files say of aborted transactions is held against the markers where nothing proves it."""
 
-import weakref
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
-from ottla.broker.storage import DirectoryStorage, DiskFile
 from ottla.log.config import LogConfig
 from ottla.log.memory import CrashedError, MemoryStorage
 from ottla.log.names import UNFINISHED_SYNC
 from ottla.log.partition import PartitionLog
-from ottla.log.storage import File, Storage
+from ottla.log.storage import Storage
 from ottla.log.witnesses import Outside
 from tests.log.batches import NOW_MS
 from tests.log.logs import SMALL, TP, append_in_transaction, committed_offsets, end, open_log
@@ -133,28 +131,46 @@ def test_a_disk_that_refuses_to_sync_aborts_keeps_no_log_from_its_readers() -> N
     assert committed_offsets(log) == []
 
 
-def test_indexes_of_aborts_are_not_all_open_at_once(tmp_path: Path) -> None:
-    """A start on a directory of Apache Kafka's doubts all of them."""
-    storage = DirectoryStorage(tmp_path / "t-0")
-    log, end_offset = _with_aborts_in(storage, 60)
-    assert len(log.aborts) > 50
-    opened = _Counting(tmp_path / "t-0")
-    outside = Outside(is_known=True, start_is_unproved=True)
-    PartitionLog.open(TP, opened, SMALL, NOW_MS, clean=True, recovery_point=end_offset, outside=outside)
-    assert 0 < opened.most < 10
+def test_a_start_that_is_killed_while_it_makes_an_index_again_leaves_what_is_doubted() -> None:
+    """Without the file, and without a seal, the next one would take it for one that was never needed."""
+    storage = MemoryStorage()
+    log = open_log(storage, LogConfig(transaction_verification=False))
+    append_in_transaction(log, 0)
+    end(log, commit=False)
+    log.flush()
+    point = log.recovery_point
+    append_in_transaction(log, 1)
+    end(log, commit=False)
+    name = f"{0:020}.txnindex"
+    torn = storage.after_power_loss(
+        keep=lambda each, synced, size: 50 if each == name else synced, keep_name=lambda each: True
+    )
+    torn.sync_names()
+    at = 0
+    while True:
+        left = torn.after_kill()
+        left.refuses = _dies_at_call(at)
+        try:
+            PartitionLog.open(TP, left, SMALL, NOW_MS, recovery_point=point, outside=Outside(is_known=True))
+        except CrashedError:
+            again = PartitionLog.open(
+                TP, left.after_kill(), SMALL, NOW_MS, recovery_point=point, outside=Outside(is_known=True)
+            )
+            assert committed_offsets(again) == [], at
+            at += 1
+        else:
+            break
+    assert at > 5
 
 
-class _Counting(DirectoryStorage):
-    """How many indexes of aborts are open at a time."""
+def _dies_at_call(number: int) -> Callable[[str, str], bool]:
+    left = number
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self._files: weakref.WeakSet[File] = weakref.WeakSet()
-        self.most = 0
+    def refuses(action: str, name: str) -> bool:
+        nonlocal left
+        left -= action not in ("read", "names", "map", "modified_ms")
+        if left < 0:
+            raise CrashedError(f"{action} {name}")
+        return False
 
-    def open(self, name: str, *, create: bool = False) -> DiskFile:
-        file = super().open(name, create=create)
-        if name.endswith(".txnindex"):
-            self._files.add(file)
-            self.most = max(self.most, len(self._files))
-        return file
+    return refuses

@@ -428,20 +428,22 @@ def test_a_changed_base_offset_of_a_flushed_batch_at_the_end_is_a_hole() -> None
     assert again.end_offset == 3
 
 
-@pytest.mark.parametrize("flushed_into", [0, 1])
-def test_an_emptied_segment_of_a_compacted_log_is_told_after_kill(flushed_into: int) -> None:
+def test_an_emptied_segment_of_a_compacted_log_is_told_after_kill() -> None:
     """The simulator's finds (broker-damage 14, 784124970): offsets of a group, a transaction's state, without a line.
 
-    `flushed_into`: how many batches of the segment were on the device.
+    One batch of the segment was on the device; if none was, it ends the log as that of any other log.
     """
     compacted = replace(SMALL, cleanup_policy=frozenset({"compact"}))
     storage = MemoryStorage()
     _write(open_log(storage, compacted), 0)
     _, emptied, following = _logs(storage)[:3]
     del storage.files[emptied].content[:]
-    again = open_log(storage.after_kill(), compacted, recovery_point=int(emptied[:-4]) + flushed_into)
+    again = open_log(storage.after_kill(), compacted, recovery_point=int(emptied[:-4]) + 1)
     assert again.findings.unexplained == (OffsetRange(int(emptied[:-4]), int(following[:-4])),)
     assert again.end_offset == _BATCHES
+    again = open_log(storage.after_kill(), compacted, recovery_point=int(emptied[:-4]))
+    assert [(cut.first_offset, cut.end_offset) for cut in again.findings.cuts] == [(int(emptied[:-4]), _BATCHES)]
+    assert again.end_offset == int(emptied[:-4])
 
 
 def test_a_file_that_a_start_has_made_behind_a_hole_is_no_loss() -> None:

@@ -102,7 +102,8 @@ def load(
     if outside.flush_is_unknown and not clean:
         flushed_offset = max(flushed_offset, reached_offset(segments))
     lost = lost_segments(found.orphans | set(outside.bases) - set(found.bases), log_start_offset, flushed_offset)
-    known = Known(log_start_offset, known_start, flushed_offset, trusted_offset, lost, recorded)
+    further = config.compacts and (outside.may_be_cleaned_further or outside.flush_is_unknown)
+    known = Known(log_start_offset, known_start, flushed_offset, trusted_offset, lost, recorded, further)
     walked = Walk(storage, config, now_ms, plan, known, producers, epochs).run(segments)
     if not walked.segments or walked.end_offset < log_start_offset >= flushed_offset:
         reached_at = max((seen.snapshot_offset, *found.orphans))

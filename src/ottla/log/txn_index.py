@@ -9,6 +9,7 @@ would be shown aborted records. It is then written together with the next entry,
 """
 
 from bisect import bisect_left
+from collections.abc import Iterable
 from contextlib import suppress
 from struct import Struct
 from typing import Final, NamedTuple
@@ -44,7 +45,17 @@ _NO_SEAL: Final = AbortsSeal(0, 0)
 class TransactionIndex:
     """The entries of one segment, oldest marker first."""
 
-    __slots__ = ("_is_changed", "_is_doubted", "_saved", "_seal", "_storage", "_told", "entries", "name")
+    __slots__ = (
+        "_is_changed",
+        "_is_doubted",
+        "_is_unsettled",
+        "_saved",
+        "_seal",
+        "_storage",
+        "_told",
+        "entries",
+        "name",
+    )
 
     def __init__(self, storage: Storage, name: str) -> None:
         self._storage = storage
@@ -55,6 +66,8 @@ class TransactionIndex:
         #: Of entries that were sealed before.
         self._seal = _NO_SEAL
         self._is_doubted = False
+        #: The file is still the one that is doubted.
+        self._is_unsettled = False
         #: The file may hold, or lack, what the device does not know of. A flush brings it there.
         self._is_changed = False
         #: What the file had told when it was doubted; None if it could not be read.
@@ -71,8 +84,7 @@ class TransactionIndex:
         return seal.entries <= len(self.entries) and self._sealed(_NO_SEAL, seal.entries) == seal
 
     def _sealed(self, done: AbortsSeal, count: int) -> AbortsSeal:
-        more = b"".join(_ENTRY.pack(_VERSION, *entry) for entry in self.entries[done.entries : count])
-        return AbortsSeal(count, crc32c(more, done.checksum))
+        return AbortsSeal(count, crc32c(_packed(self.entries[done.entries : count]), done.checksum))
 
     def load(self, base_offset: int, limit_offset: int) -> None:
         """Read the file. CorruptDataError when its entries do not fit a segment with offsets from base to limit."""
@@ -95,18 +107,20 @@ class TransactionIndex:
     def append(self, entry: AbortedTxn) -> None:
         """Add the transaction whose abort marker was just written."""
         self.entries.append(entry)
-        with suppress(StorageError):
-            self.save()
+        if not self._is_unsettled:
+            with suppress(StorageError):
+                self.save()
 
     def save(self) -> None:
         """Write the entries that the file does not have yet. StorageError when that fails."""
+        self.settle()
         if self._saved == len(self.entries):
             return
         self._is_changed = True
         file = self._storage.open(self.name, create=True)
         try:
             file.truncate(min(file.size_bytes, self._saved * _ENTRY.size))
-            file.append([_ENTRY.pack(_VERSION, *entry) for entry in self.entries[self._saved :]])
+            file.append([_packed(self.entries[self._saved :])])
         finally:
             file.close()
         self._saved = len(self.entries)
@@ -116,11 +130,29 @@ class TransactionIndex:
         self._is_changed = self._is_changed or bool(self.entries)
         self._storage.delete(self.name)
         self.entries, self._saved, self._seal = [], 0, _NO_SEAL
+        self._is_unsettled = False
 
     def doubt(self, *, is_read: bool) -> None:
-        """Forget every entry, because the file was not read, or nothing proves it: the markers say what is right."""
+        """Forget every entry, because the file was not read, or nothing proves it: the markers say what is right.
+
+        The file stays until `settle`: if a start dies before that, the next one has to doubt it, too. Where no file is
+        left, and a checkpoint says nothing of one, a start takes it that there was never an abort.
+        """
         self._is_doubted, self._told = True, self.entries if is_read else None
-        self.clear()
+        self.entries, self._saved, self._seal = [], 0, _NO_SEAL
+        self._is_unsettled = True
+
+    def settle(self) -> None:
+        """All markers of the segment are read: write a file that was doubted anew, as a whole. StorageError; the next
+        call tries it again."""
+        if not self._is_unsettled:
+            return
+        if self.entries:
+            self._storage.write(self.name, _packed(self.entries))
+        else:
+            self._storage.delete(self.name)
+            self._is_changed = True
+        self._is_unsettled, self._saved = False, len(self.entries)
 
     @property
     def was_wrong(self) -> bool:
@@ -142,12 +174,15 @@ class TransactionIndex:
             self.entries, self._seal = kept, _NO_SEAL
 
     def sync_changes(self) -> bool:
-        """Have on the device what a start has changed in the file; whether there was anything. Its name is not synced.
+        """Have on the device what a start has changed in the file; whether there was anything. Its name is not synced,
+        nor that it is gone.
 
         StorageError.
         """
-        if not (self._is_changed and self.entries):
+        if not self._is_changed:
             return False
+        if not self.entries:
+            return True
         self.save()
         file = self._storage.open(self.name)
         try:
@@ -169,3 +204,8 @@ class TransactionIndex:
             if entry.last_stable_offset >= end_offset:
                 return found, False
         return found, True
+
+
+def _packed(entries: Iterable[AbortedTxn]) -> bytes:
+    """As the file has them."""
+    return b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries)

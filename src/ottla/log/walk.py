@@ -42,6 +42,8 @@ class Known(NamedTuple):
     lost: frozenset[int]
     #: Holes (`damage`) that an earlier start has found.
     recorded: tuple[OffsetRange, ...]
+    #: Whether offsets may be missing behind the recovery point because they were compacted.
+    may_be_cleaned_further: bool
 
     def has_recorded(self, end_offset: int) -> bool:
         """Whether a recorded hole ends here. Where one begins moves with the log's start."""
@@ -154,6 +156,8 @@ class Walk:
             if kept and self._producers.end_offset <= segment.base_offset:
                 self._snapshots.put_at(segment.base_offset, self._producers)
             step = self._pass(segment, waiting[0].base_offset if waiting else ANY_OFFSET)
+            with suppress(StorageError):  # a disk that refuses keeps no log from its readers; it is doubted once more
+                segment.txn_index.settle()
             segment.close()
             kept.append(segment)
             steps.append(step)
@@ -238,12 +242,13 @@ class Walk:
         hole = OffsetRange(end_offset, limit_offset)
         if end_offset < limit_offset and self._known.has_recorded(limit_offset):
             return _Step(end_offset, (hole,))
-        # A file may have lost its end between two batches. Then later segments must be removed too. But after a
-        # compaction it is right that a segment ends before the next one begins.
+        # A file may have lost its end between two batches. Then later segments must be removed too. (A marker may be
+        # gone, and then the next one would end its transaction.) Nobody but others cleans what is not on the device.
         gap = not is_active and limit_offset != end_offset
-        if gap and self._config.compacts:
+        is_loss = gap and not self._known.may_be_cleaned_further
+        if gap and not is_loss:
             self._gaps.append(hole)
-        return _Step(end_offset, is_last=(gap and not self._config.compacts) or gone_bytes > 0)
+        return _Step(end_offset, is_last=is_loss or gone_bytes > 0)
 
     def _step_over_loss(self, segment: Segment, end_offset: int, limit_offset: int, *, damaged: bool) -> _Step:
         """Flushed batches are missing at the end of a segment: find what comes next, and note what lies between."""
@@ -255,10 +260,11 @@ class Walk:
         if not end_offset < limit_offset < ANY_OFFSET:
             return _Step(end_offset, rest=rest)  # at the end of the log `load` finds out what is missing
         missing = OffsetRange(end_offset, limit_offset)
+        is_deleted = self._known.flushed_offset <= self._known.log_start_offset < limit_offset
+        if is_deleted and (damaged or not self._known.may_be_cleaned_further):
+            # All that was flushed is deleted. So the log ends here, as it does where any unflushed batch is gone.
+            return _Step(end_offset, rest=rest, is_last=True)
         if damaged or not self._config.compacts:
-            if self._known.flushed_offset <= self._known.log_start_offset < limit_offset:
-                # All that was flushed is deleted. So the log ends here, as it does where any unflushed batch is gone.
-                return _Step(end_offset, rest=rest, is_last=True)
             return _Step(end_offset, damaged=(missing,), rest=rest)
         self._gaps.append(missing)  # after a compaction segments may end early
         return _Step(end_offset, rest=rest)

@@ -41,6 +41,8 @@ class Outside(NamedTuple):
     wrong_start: int | None = None
     #: What is on the device should be known, but the file that says so cannot be used.
     flush_is_unknown: bool = False
+    #: Somebody may have cleaned the log behind its recovery point: Apache Kafka does, and this broker never.
+    may_be_cleaned_further: bool = False
     #: The epoch of the partition's leader: no record has a newer one.
     leader_epoch: int | None = None
     #: Apache Kafka has written the leader epochs: it notes one when a leader begins, before there is a record of it.

@@ -31,8 +31,12 @@ def put(log: PartitionLog, key: bytes | None, value: bytes | None, *, now_ms: in
 
 def begin(log: PartitionLog, now_ms: int = NOW_MS, memory: Memory = MEMORY) -> Cleaning | None:
     """A pass over a log that is on the device."""
+    log.compaction.prepare()
     log.flush()
-    return log.compaction.begin(now_ms, memory, log.recovery_point)
+    cleaning = log.compaction.begin(now_ms, memory, log.recovery_point)
+    if cleaning is None:
+        log.compaction.end(None)
+    return cleaning
 
 
 def clean(log: PartitionLog, now_ms: int = NOW_MS, memory: Memory = MEMORY) -> bool:

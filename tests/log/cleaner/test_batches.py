@@ -19,6 +19,7 @@ from ottla.wire.batch import (
 )
 from ottla.wire.batch_errors import CorruptBatchError
 from ottla.wire.records import Record, decode_batch, encode_batch
+from tests.log.batches import batch as raw_batch
 
 _NOW, _RETENTION = 5_000, 1_000
 _HEADERS = (("h", b"x"), ("h", None))
@@ -234,3 +235,32 @@ def test_a_control_record_that_ends_no_transaction_is_an_error() -> None:
     marker[61 + 8] = 9  # the type
     with pytest.raises(CorruptBatchError, match="ends no transaction"):
         _filter({}).kept(bytes(marker), parse_header(marker))
+
+
+@pytest.mark.parametrize("time_ms", [_NOW - 2**63 + 1, 2**63 - 1, -1, -(2**63)])
+@pytest.mark.parametrize("retention_ms", [_RETENTION, 2**63 - 1])
+def test_a_tombstone_stays_whose_time_is_too_far_from_its_horizon(time_ms: int, retention_ms: int) -> None:
+    """64 bits do not hold the difference: what was written instead nobody could read."""
+    horizon_ms = min(_NOW + retention_ms, 2**63 - 1)
+    how = BatchFilter(
+        OffsetMap(2_400, 1.0),
+        CleanedTransactions(()),
+        {},
+        end_offset=1_000,
+        now_ms=_NOW,
+        delete_retention_ms=retention_ms,
+    )
+    found = _kept(raw_batch(key=b"gone", value=None, timestamps_ms=[time_ms]), how)
+    assert found is not None
+    header, (record,) = found
+    assert header.delete_horizon_ms == (horizon_ms if time_ms - horizon_ms >= -(2**63) else None)
+    assert (record.timestamp_ms, record.key, record.value) == (time_ms, b"gone", None)
+
+
+def test_records_whose_times_are_too_far_apart_keep_their_base() -> None:
+    times = [-(2**63) + 9, -1, 2**63 - 9]
+    header = parse_header(batch := raw_batch(3, key=b"k", timestamps_ms=[-1, -(2**63) + 9, 2**63 - 9]))
+    found = _kept(batch, _filter({b"k": 1}))
+    assert found is not None
+    assert (found[0].base_timestamp_ms, [each.timestamp_ms for each in found[1]]) == (-1, sorted(times)[::2])
+    assert header.base_timestamp_ms == -1

@@ -53,7 +53,7 @@ class Expected:
     def started(self, log: PartitionLog, began: int, kept: int, *, has_lost_power: bool) -> None:
         """The next process has opened the log. It began at `began`, and had all below `kept` for certain."""
         assert log.findings.damaged == ()
-        assert self.is_compacted or log.findings.unexplained == ()
+        assert log.findings.unexplained == ()
         self._check_ends(log, began, kept, has_lost_power=has_lost_power)
         self._keep_what_is_found(log, kept, has_lost_power=has_lost_power)
 

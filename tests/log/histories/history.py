@@ -134,7 +134,7 @@ class History:
             self.rng.choice((self.kill, self.lose_power))()
 
     def _go_on_meanwhile(self) -> None:
-        step = self.rng.choice((self.send, self.send, self.send_again, self.roll))
+        step = self.rng.choice((self.send, self.send, self.send_again, self.end_transaction, self.roll))
         self.did.append(f"  meanwhile {step.__name__}")
         try:
             step()
@@ -315,9 +315,15 @@ class History:
         log = self._log
         log.compaction.prepare()
         try:
-            log.flush()
-            recovery_point = log.recovery_point
-            self.write_checkpoint()
+            end_offset = log.end_offset
+            while log.flushed_offset < end_offset:
+                plan = log.flush_plan()
+                self._disk.in_thread(plan.sync)
+                log.mark_flushed(plan)
+            recovery_point, checkpoint = log.recovery_point, self._draft()
+            if self.rng.random() < 0.5:
+                self._go_on_meanwhile()
+            self._write(checkpoint)
             self._cleaning = log.compaction.begin(self._now_ms, self._memory, recovery_point)
         finally:
             if self._cleaning is None:

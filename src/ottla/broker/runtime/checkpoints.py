@@ -171,6 +171,11 @@ class Checkpoints:
         may_be = self.clean and self._epochs_reach_start
         return may_be and any(self.log_start_offsets.get(tp, 0) < offset for tp, offset in starts)
 
+    @property
+    def may_be_cleaned_further(self) -> bool:
+        """Whether somebody else may have cleaned what the recovery points do not know to be on the device."""
+        return self._is_theirs or self.lacks_manifest
+
     def outside(
         self, tp: TopicPartition, *, is_known: bool, leader_epoch: int | None = None, deletes: bool = False
     ) -> Outside:
@@ -182,6 +187,7 @@ class Checkpoints:
             start_is_unproved=self.lacks_manifest,
             start_may_be_old=is_known and deletes and self.clean and self._epochs_reach_start,
             flush_is_unknown=RECOVERY_POINT_CHECKPOINT in self.unusable,
+            may_be_cleaned_further=self.may_be_cleaned_further,
             aborts=self.aborts.get(tp, {}),
             holes=self._holes.get(tp, ()),
             bases=self._bases.get(tp, ()),

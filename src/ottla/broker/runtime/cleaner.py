@@ -106,6 +106,9 @@ class Cleaner:
             _log.error("%s: a batch is damaged, so it is not cleaned until the next start: %s", partition.tp, fault)
         except StorageError as fault:
             self._report(partition, fault)
+        except Exception as fault:  # noqa: BLE001 - the other logs are cleaned
+            compaction.fault = repr(fault)
+            _log.critical("%s: cannot be cleaned, and is not until the next start", partition.tp, exc_info=fault)
         finally:
             if cleaning is not None and cleaning.cleaned_offset is None:
                 await self._partitions.in_thread(cleaning.give_up)

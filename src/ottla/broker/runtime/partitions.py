@@ -262,6 +262,8 @@ class Partitions:
                 if known is None
                 else known.outside(tp, is_known=is_known, leader_epoch=leader_epoch, deletes=config.deletes),
             )
+            if known is not None and known.may_be_cleaned_further and config.compacts:
+                log.flush()  # the next start knows that it was we who were here
         except (CorruptDataError, StorageError) as fault:
             raise StorageError(f"{self._disk}/{tp} cannot be opened: {fault}") from fault
         log.compaction.cleaned_offset = None if known is None else known.cleaned_offsets.get(tp)

@@ -26,6 +26,8 @@ from ottla.wire.records import KeyRow, Record, decode_batch, decode_keys
 
 #: What has no key, value or header of a record takes one byte: -1, as a zigzag varint.
 _NULL: Final = b"\x01"
+#: No time is later.
+_LAST_MS: Final = 2**63 - 1
 
 
 class LastRecord(NamedTuple):
@@ -79,9 +81,12 @@ class BatchFilter:
         needs_horizon = horizon_ms is None and (is_over or has_tombstone)
         if False not in stay and not needs_horizon:
             return batch
+        records = list(compress(decode_batch(batch, check_crc=False), stay))
         if needs_horizon:
-            horizon_ms = self._now_ms + self._delete_retention_ms
-        return _rewritten(header, list(compress(decode_batch(batch, check_crc=False), stay)), horizon_ms)
+            horizon_ms = min(self._now_ms + self._delete_retention_ms, _LAST_MS)
+            if not _can_be_base(horizon_ms, records):  # a tombstone of such a time stays for good
+                horizon_ms = None
+        return batch if horizon_ms is None and False not in stay else _rewritten(header, records, horizon_ms)
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
         """Whether only this batch says which sequence, or which epoch, its producer was at."""
@@ -117,6 +122,8 @@ def _emptied(header: BatchHeader) -> bytes:
 def _rewritten(header: BatchHeader, records: list[Record], horizon_ms: int | None) -> bytes:
     """The batch with these records, and perhaps a delete horizon."""
     base_ms = records[0].timestamp_ms if horizon_ms is None else horizon_ms
+    if not _can_be_base(base_ms, records):
+        base_ms = header.base_timestamp_ms
     body = b"".join(_encoded(each, each.offset - header.base_offset, each.timestamp_ms - base_ms) for each in records)
     if header.compression is not Compression.NONE:
         body = bytes(compression.compress(header.compression, body))
@@ -147,6 +154,11 @@ def _encoded(record: Record, offset_delta: int, timestamp_delta_ms: int) -> byte
         )
     )
     return _varint(len(rest)) + rest
+
+
+def _can_be_base(base_ms: int, records: Iterable[Record]) -> bool:
+    """Whether 64 bits hold the difference between this and the time of each record."""
+    return all(-(2**63) <= each.timestamp_ms - base_ms <= _LAST_MS for each in records)
 
 
 def _field(content: bytes | None) -> Iterable[bytes]:

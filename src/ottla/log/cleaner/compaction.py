@@ -59,6 +59,8 @@ class Compaction:
         #: Why the log cannot be cleaned: a batch is damaged. Until the next start no pass is tried.
         self.fault: str | None = None
         self._unsettled: Swap | None = None
+        #: The last stable offset when the pass was prepared.
+        self._stable_offset = -1
 
     @property
     def is_switching(self) -> bool:
@@ -70,9 +72,9 @@ class Compaction:
 
         A hole's file is left to a person who wants to mend it.
         """
-        return self._look(now_ms, self._log.end_offset)
+        return self._look(now_ms, self._log.last_stable_offset)
 
-    def _look(self, now_ms: int, bound: int) -> Cleanable | None:
+    def _look(self, now_ms: int, stable_offset: int) -> Cleanable | None:
         log = self._log
         if not log.config.compacts or len(self._segments) < 2 or log.findings.damaged or self.fault is not None:
             return None
@@ -83,7 +85,7 @@ class Compaction:
             cleaned_offset=self.cleaned_offset,
             log_start_offset=log.log_start_offset,
             end_offset=log.end_offset,
-            stable_offset=min(log.last_stable_offset, bound),
+            stable_offset=stable_offset,
             now_ms=now_ms,
         )
 
@@ -93,8 +95,13 @@ class Compaction:
         return () if self.is_running else self._segments.bases
 
     def prepare(self) -> None:
-        """A pass is about to begin: what a checkpoint says from now on holds before and after it."""
+        """A pass is about to begin: what a checkpoint says from now on holds before and after it.
+
+        What ends a transaction from now on may not be on the device when the pass begins. A loss of power would take
+        the marker, and the transaction be aborted; so its records are not counted on.
+        """
         self.is_running = True
+        self._stable_offset = self._log.last_stable_offset
 
     def begin(self, now_ms: int, memory: Memory, recovery_point: int) -> Cleaning | None:
         """A pass, if one is wanted. After `prepare`.
@@ -102,7 +109,8 @@ class Compaction:
         A checkpoint says that the log is on the device up to `recovery_point`: no more is cleaned, because behind its
         recovery point a start takes offsets that are missing for a loss.
         """
-        found = self._look(now_ms, recovery_point)
+        require(self.is_running, "a pass is prepared before it begins")
+        found = self._look(now_ms, min(self._stable_offset, recovery_point))
         if found is None or not found.is_wanted(self._log.config):
             if not self.is_switching:
                 return None

@@ -202,11 +202,15 @@ def _replace(storage: Storage, swaps: dict[str, int]) -> None:
     if logs:
         end_offset = max(_end_offset(storage, name, base) for base, name in logs.items())
         _must_be_made_of(storage, logs, end_offset)
+        old: dict[int, list[str]] = {}
         for name in storage.names():
             base = next((each for each in (base_offset(name, kind) for kind in _FILES) if each is not None), None)
             if base is not None and (base in logs or min(logs) <= base < end_offset):
+                old.setdefault(base, []).append(name)
+        for base in sorted(old):  # what is left is held against the new ones at the next start
+            for name in old[base]:
                 storage.delete(name)
-        storage.sync_names()
+            storage.sync_names()
         for base, name in logs.items():
             storage.rename(name, file_name(base, LOG))
         storage.sync_names()
