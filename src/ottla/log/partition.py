@@ -121,7 +121,7 @@ class PartitionLog:
         log.log_start_offset, log.end_offset = loaded.log_start_offset, loaded.end_offset
         log.recovery_point = max(loaded.recovery_point, loaded.log_start_offset)
         log.synced = Synced(log, storage, log._segments, loaded.synced_offset)
-        log.compaction = Compaction(log, storage, log._segments, log._producers)
+        log.compaction = Compaction(log, storage, log._segments, log._producers, outside.cleaned_offset)
         log.findings = replace(loaded.findings, mended=(*mended, *loaded.findings.mended))
         return log
 
@@ -429,7 +429,7 @@ class PartitionLog:
     @property
     def aborts(self) -> dict[int, AbortsSeal]:
         """What each `.txnindex` must hold, by base offset. Empty while the cleaner is about to change that."""
-        return {} if self.compaction.is_running else self._segments.aborts()
+        return {} if self.compaction.is_changing else self._segments.aborts()
 
     # ---- durability
 

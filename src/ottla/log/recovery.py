@@ -29,6 +29,7 @@ from itertools import pairwise
 from typing import Final
 
 from ottla.base.errors import StorageError
+from ottla.log.checking import ANY_OFFSET
 from ottla.log.config import LogConfig
 from ottla.log.damage import OffsetRange, read_damage, unlisted, write_damage
 from ottla.log.epochs import LeaderEpochs
@@ -102,8 +103,8 @@ def load(
     if outside.flush_is_unknown and not clean:
         flushed_offset = max(flushed_offset, reached_offset(segments))
     lost = lost_segments(found.orphans | set(outside.bases) - set(found.bases), log_start_offset, flushed_offset)
-    further = config.compacts and (outside.may_be_cleaned_further or outside.flush_is_unknown)
-    known = Known(log_start_offset, known_start, flushed_offset, trusted_offset, lost, recorded, further)
+    cleaned = _cleaned(config, outside)
+    known = Known(log_start_offset, known_start, flushed_offset, trusted_offset, lost, recorded, *cleaned)
     walked = Walk(storage, config, now_ms, plan, known, producers, epochs).run(segments)
     if not walked.segments or walked.end_offset < log_start_offset >= flushed_offset:
         reached_at = max((seen.snapshot_offset, *found.orphans))
@@ -111,10 +112,10 @@ def load(
     elif walked.end_offset < flushed_offset:
         walked = _go_on_behind_loss(storage, config, now_ms, walked, known)
     start_offset = _start(walked.segments[0].base_offset, known)
-    findings = _findings(walked, plan, known, start_offset, compacts=config.compacts)
+    findings = _findings(walked, plan, known, start_offset)
     findings = _witnessed(findings, outside, seen, epochs, snapshots, walked, start_offset)
     findings = _with_list(storage, findings, listed, outside)
-    _say_what_is_gone(producers, walked, findings, start_offset, compacts=config.compacts)
+    _say_what_is_gone(producers, walked, findings, start_offset, was_compacted=known.compacted_below > 0)
     _load_last(walked.segments)
     end_offset = producers.end_offset = walked.end_offset
     epochs.truncate(start_offset, end_offset)
@@ -124,13 +125,19 @@ def load(
     return Loaded(walked.segments, producers, start_offset, end_offset, recovery_point, synced_offset, findings)
 
 
+def _cleaned(config: LogConfig, outside: Outside) -> tuple[int, bool]:
+    """Below which offset some may be gone by compaction, and whether that may be so behind the recovery point, too."""
+    compacted_below = ANY_OFFSET if config.compacts else outside.cleaned_offset or 0
+    return compacted_below, outside.may_be_cleaned_further or outside.flush_is_unknown
+
+
 def _say_what_is_gone(
-    producers: ProducerState, walked: Walked, findings: Findings, start_offset: int, *, compacts: bool
+    producers: ProducerState, walked: Walked, findings: Findings, start_offset: int, *, was_compacted: bool
 ) -> None:
     """Where a batch may have been that is sent again, and is not in the log any more."""
     whole = OffsetRange(0, walked.end_offset)
     has_deleted = walked.segments[0].base_offset > 0
-    is_compacted = compacts and (has_deleted or len(walked.segments) > 1)
+    is_compacted = was_compacted and (has_deleted or len(walked.segments) > 1)
     producers.holes = findings.damaged
     producers.thinned_below = whole.end_offset if is_compacted or has_deleted else 0
     producers.missing = (whole,) if is_compacted else (OffsetRange(0, start_offset), *findings.unexplained)
@@ -226,7 +233,7 @@ def _start(first_offset: int, known: Known) -> int:
     return max(known.log_start_offset, min(before, default=first_offset))
 
 
-def _findings(walked: Walked, plan: Plan, known: Known, start_offset: int, *, compacts: bool) -> Findings:
+def _findings(walked: Walked, plan: Plan, known: Known, start_offset: int) -> Findings:
     """All that was found. Offsets missing between segments are holes or gaps.
 
     They are a hole when batches are known to be missing there, found now or by an earlier start.
@@ -242,7 +249,7 @@ def _findings(walked: Walked, plan: Plan, known: Known, start_offset: int, *, co
         lost = any(gap.first_offset <= each < gap.end_offset for each in known.lost)
         if lost or seen.lacks_batches or known.has_recorded(gap.end_offset):
             holes.add(gap)
-        elif not compacts:
+        elif gap.end_offset > known.compacted_below:
             unexplained.append(gap)
     clipped = {each._replace(first_offset=max(each.first_offset, start_offset)) for each in holes}
     damaged = tuple(sorted(each for each in clipped if each.end_offset > start_offset))

@@ -42,7 +42,9 @@ class Known(NamedTuple):
     lost: frozenset[int]
     #: Holes (`damage`) that an earlier start has found.
     recorded: tuple[OffsetRange, ...]
-    #: Whether offsets may be missing behind the recovery point because they were compacted.
+    #: Offsets below may be missing because they were compacted; the topic may not be compacted any more.
+    compacted_below: int
+    #: Whether that may be so behind the recovery point, too.
     may_be_cleaned_further: bool
 
     def has_recorded(self, end_offset: int) -> bool:
@@ -245,7 +247,8 @@ class Walk:
         # A file may have lost its end between two batches. Then later segments must be removed too. (A marker may be
         # gone, and then the next one would end its transaction.) Nobody but others cleans what is not on the device.
         gap = not is_active and limit_offset != end_offset
-        is_loss = gap and not self._known.may_be_cleaned_further
+        may_be_cleaned = self._known.may_be_cleaned_further and limit_offset <= self._known.compacted_below
+        is_loss = gap and not may_be_cleaned
         if gap and not is_loss:
             self._gaps.append(hole)
         return _Step(end_offset, is_last=is_loss or gone_bytes > 0)
@@ -264,7 +267,7 @@ class Walk:
         if is_deleted and (damaged or not self._known.may_be_cleaned_further):
             # All that was flushed is deleted. So the log ends here, as it does where any unflushed batch is gone.
             return _Step(end_offset, rest=rest, is_last=True)
-        if damaged or not self._config.compacts:
+        if damaged or limit_offset > self._known.compacted_below:
             return _Step(end_offset, damaged=(missing,), rest=rest)
         self._gaps.append(missing)  # after a compaction segments may end early
         return _Step(end_offset, rest=rest)

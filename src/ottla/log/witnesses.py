@@ -43,6 +43,8 @@ class Outside(NamedTuple):
     flush_is_unknown: bool = False
     #: Somebody may have cleaned the log behind its recovery point: Apache Kafka does, and this broker never.
     may_be_cleaned_further: bool = False
+    #: Where the cleaner's last pass ended; None where there was none.
+    cleaned_offset: int | None = None
     #: The epoch of the partition's leader: no record has a newer one.
     leader_epoch: int | None = None
     #: Apache Kafka has written the leader epochs: it notes one when a leader begins, before there is a record of it.

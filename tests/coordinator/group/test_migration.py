@@ -28,6 +28,7 @@ from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.wire.messages.list_groups import ListedGroup
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.coordinator.group.consumer.rig import CLIENT, CONFIG, GROUP, FakeMember, Metadata, Rig, by_pattern, settle
+from tests.coordinator.group.steps import result_of
 
 _CONFIG = replace(CONFIG, group_initial_rebalance_delay_ms=0)
 
@@ -205,9 +206,9 @@ def test_g21_a_group_that_was_upgraded_is_the_same_after_a_crash() -> None:
     rig = Rig(config=_CONFIG)
     member_id = _stable(rig)
     rig.joined("m1")
-    before = rig.shard.describe_consumer_group(GROUP)
+    before = result_of(rig.shard.describe_consumer_group(GROUP))
     rig.crash()
-    assert rig.shard.describe_consumer_group(GROUP) == before
+    assert result_of(rig.shard.describe_consumer_group(GROUP)) == before
     assert (_kind(rig), _beat(rig, member_id, 1)) == ("consumer", ErrorCode.REBALANCE_IN_PROGRESS)
     rig.advance(44_999)
     assert set(rig.group.members) == {member_id, "m1"}

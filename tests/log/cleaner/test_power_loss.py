@@ -10,7 +10,7 @@ from ottla.log.memory import CrashedError, MemoryStorage
 from ottla.log.partition import PartitionLog
 from ottla.log.witnesses import Outside
 from tests.log.batches import NOW_MS, batch
-from tests.log.cleaner.passes import COMPACT, MEMORY, begin, put, records
+from tests.log.cleaner.passes import COMPACT, MEMORY, begin, clean, put, records
 from tests.log.logs import TP, append, append_in_transaction, committed_offsets, end, open_log
 
 _CONFIG = replace(COMPACT, transaction_verification=False)
@@ -87,6 +87,31 @@ def test_offsets_are_missing_behind_the_recovery_point_of_a_log_that_others_have
     assert len(kept) < 5
     log = PartitionLog.open(TP, storage.after_kill(), _CONFIG, NOW_MS, log_start_offset=0, outside=outside)
     assert records(log) == kept
+
+
+@pytest.mark.parametrize("flush_is_unknown", [False, True])
+def test_a_log_that_is_not_compacted_any_more_has_been(flush_is_unknown: bool) -> None:
+    """What was compacted is no gap, and no hole, when the topic's policy changes."""
+    storage = MemoryStorage()
+    log = open_log(storage, _CONFIG)
+    for number in range(40):
+        put(log, b"%d" % (number % 2), b"v%d" % number)
+    log.flush()
+    assert clean(log)
+    kept, cleaned_offset, point = records(log), log.compaction.cleaned_offset, log.recovery_point
+    log = PartitionLog.open(
+        TP,
+        storage.after_kill(),
+        replace(_CONFIG, cleanup_policy=frozenset({"delete"})),
+        NOW_MS,
+        recovery_point=0 if flush_is_unknown else point,
+        log_start_offset=0,
+        outside=Outside(is_known=True, flush_is_unknown=flush_is_unknown, cleaned_offset=cleaned_offset),
+    )
+    assert records(log) == kept
+    assert (log.findings.damaged, log.findings.losses) == ((), ())
+    assert flush_is_unknown or log.findings.unexplained == ()  # else it is told, as of a log that is compacted
+    assert log.compaction.cleaned_offset == cleaned_offset
 
 
 def test_a_start_in_which_the_power_fails_finishes_what_it_has_begun() -> None:

@@ -398,9 +398,9 @@ class History:
                 leader_epoch=self._leader_epoch,
                 aborts={} if known is None else known.aborts,
                 bases=self._bases if is_clean else (),
+                cleaned_offset=None if known is None else known.cleaned_offset,
             ),
         )
-        log.compaction.cleaned_offset = None if known is None else known.cleaned_offset
         log.synced.sync_due()
         return log
 

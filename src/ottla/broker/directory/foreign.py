@@ -101,7 +101,6 @@ def _open(
         )
         for told in told_of(tp, log.findings):
             tell(told)
-        log.compaction.cleaned_offset = known.cleaned_offsets.get(tp)
         state = state_of(tp, log, storage, clock.now_ms(), compacts=config.compacts)
         log.close()
     except InTheWayError:

@@ -188,6 +188,7 @@ class Checkpoints:
             start_may_be_old=is_known and deletes and self.clean and self._epochs_reach_start,
             flush_is_unknown=RECOVERY_POINT_CHECKPOINT in self.unusable,
             may_be_cleaned_further=self.may_be_cleaned_further,
+            cleaned_offset=self.cleaned_offsets.get(tp),
             aborts=self.aborts.get(tp, {}),
             holes=self._holes.get(tp, ()),
             bases=self._bases.get(tp, ()),

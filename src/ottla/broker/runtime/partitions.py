@@ -266,7 +266,6 @@ class Partitions:
                 log.flush()  # the next start knows that it was we who were here
         except (CorruptDataError, StorageError) as fault:
             raise StorageError(f"{self._disk}/{tp} cannot be opened: {fault}") from fault
-        log.compaction.cleaned_offset = None if known is None else known.cleaned_offsets.get(tp)
         log.synced.sync_due()  # what a crash has left may not be on the device yet
         for told in told_of(tp, log.findings):
             self._tell(told)

@@ -46,15 +46,17 @@ class Compaction:
     in any thread; `turn` for each swap that it yields; `end`.
     """
 
-    def __init__(self, log: _Log, storage: Storage, segments: Segments, producers: ProducerState) -> None:
+    def __init__(
+        self, log: _Log, storage: Storage, segments: Segments, producers: ProducerState, cleaned_offset: int | None
+    ) -> None:
         #: The log owns this, not the other way: its files close with its last reader, not with the garbage.
         self._log: _Log = weakref.proxy(log)
         self._storage = storage
         self._segments = segments
         self._producers = producers
         #: Where the last pass ended (`cleaner-offset-checkpoint`); None: there was none.
-        self.cleaned_offset: int | None = None
-        #: A pass runs, or is about to. Until it has ended, nobody must write down what `.txnindex` files hold.
+        self.cleaned_offset = cleaned_offset
+        #: A pass runs, or is about to.
         self.is_running = False
         #: Why the log cannot be cleaned: a batch is damaged. Until the next start no pass is tried.
         self.fault: str | None = None
@@ -66,6 +68,11 @@ class Compaction:
     def is_switching(self) -> bool:
         """Whether a new segment was accepted, and has not got its own names yet. Retention has to wait for that."""
         return self._unsettled is not None and not self._unsettled.is_taken_back
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether a pass, or the next start, may change the files. Meanwhile nobody must write down what there is."""
+        return self.is_running or self.is_switching
 
     def look(self, now_ms: int) -> Cleanable | None:
         """What can be cleaned; None if nothing: the log is not compacted, or has only its active segment, or a hole.
@@ -92,7 +99,7 @@ class Compaction:
     @property
     def bases(self) -> tuple[int, ...]:
         """Base offsets of the log's segments. Empty while a pass is about to change them."""
-        return () if self.is_running else self._segments.bases
+        return () if self.is_changing else self._segments.bases
 
     def prepare(self) -> None:
         """A pass is about to begin: what a checkpoint says from now on holds before and after it.
