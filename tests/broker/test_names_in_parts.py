@@ -208,6 +208,9 @@ async def test_few_topics_of_many_partitions_are_described_in_turns(broker: Asyn
         answer, pieces = await in_pieces(broker, client, ApiKey.METADATA, MetadataRequest(asked), 13)
         assert pieces >= 2 * 2
         assert [len(each.partitions) for each in answer.topics if each.name in ("a", "b")] == [1_001, 1_001]
+    await broker.node.topics.grow_all({"a": 1_002})
+    answer = await client.ask(ApiKey.METADATA, MetadataRequest(None), 13)
+    assert [len(each.partitions) for each in answer.topics if each.name in ("a", "b")] == [1_002, 1_001]
 
 
 async def test_more_changes_than_are_applied_at_once_are_refused_whole(broker: AsyncBroker, client: WireClient) -> None:

@@ -24,6 +24,7 @@ from ottla.broker.metadata.records import (
     UserScramCredentialRecord,
 )
 from ottla.broker.quotas.table import QuotaTable, entity
+from ottla.wire.messages.metadata import MetadataResponseTopic
 from ottla.wire.producer_ids_record import ProducerIdsRecord
 from ottla.wire.sasl.scram import ScramCredential
 
@@ -49,6 +50,10 @@ class TopicImage:
     name: str
     topic_id: bytes
     partitions: list[PartitionImage] = field(default_factory=list)
+    #: How often its partitions have changed.
+    changes: int = 0
+    #: What Metadata has told of it, and at which number of changes: clients ask for it all day long.
+    told: tuple[int, MetadataResponseTopic] | None = field(default=None, compare=False, repr=False)
 
     @property
     def internal(self) -> bool:
@@ -154,7 +159,9 @@ class MetadataImage:
             shapes[shape] = shapes.get(shape, 0) + 1
 
     def _apply_partition(self, record: PartitionRecord) -> None:
-        partitions = self.topics_by_id[record.topic_id].partitions
+        topic = self.topics_by_id[record.topic_id]
+        topic.changes += 1
+        partitions = topic.partitions
         image = PartitionImage(record.leader, record.leader_epoch, record.replicas, record.directories)
         number, count = record.partition_id, len(partitions)
         if number == count:
@@ -164,7 +171,9 @@ class MetadataImage:
             partitions[number] = image
 
     def _change_partition(self, record: PartitionChangeRecord) -> None:
-        image = self.topics_by_id[record.topic_id].partitions[record.partition_id]
+        topic = self.topics_by_id[record.topic_id]
+        topic.changes += 1
+        image = topic.partitions[record.partition_id]
         if record.leader != LEADER_NO_CHANGE:
             image.leader = record.leader
             image.leader_epoch += 1
