@@ -1,14 +1,17 @@
 """What the `.txnindex` files say of aborted transactions is held against the markers where nothing proves it."""
 
+import weakref
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from ottla.broker.storage import DirectoryStorage, DiskFile
 from ottla.log.config import LogConfig
 from ottla.log.memory import CrashedError, MemoryStorage
 from ottla.log.names import UNFINISHED_SYNC
 from ottla.log.partition import PartitionLog
-from ottla.log.storage import Storage
+from ottla.log.storage import Buffer, File, Storage
 from ottla.log.witnesses import Outside
 from tests.log.batches import NOW_MS
 from tests.log.logs import SMALL, TP, append_in_transaction, committed_offsets, end, open_log
@@ -129,6 +132,39 @@ def test_a_disk_that_refuses_to_sync_aborts_keeps_no_log_from_its_readers() -> N
     outside = Outside(is_known=True, aborts=log.aborts)
     log = PartitionLog.open(TP, left, SMALL, NOW_MS, clean=True, recovery_point=end_offset, outside=outside)
     assert committed_offsets(log) == []
+
+
+def test_indexes_of_aborts_are_not_all_open_at_once(tmp_path: Path) -> None:
+    """A start on a directory of Apache Kafka's doubts all of them, and writes each anew."""
+    storage = DirectoryStorage(tmp_path / "t-0")
+    log, end_offset = _with_aborts_in(storage, 60)
+    assert len(log.aborts) > 50
+    opened = _Counting(tmp_path / "t-0")
+    outside = Outside(is_known=True, start_is_unproved=True)
+    again = PartitionLog.open(TP, opened, SMALL, NOW_MS, clean=True, recovery_point=end_offset, outside=outside)
+    assert again.aborts == log.aborts
+    assert opened.written == len(log.aborts)
+    assert opened.most < 10
+
+
+class _Counting(DirectoryStorage):
+    """How many indexes of aborts are open at a time, and how many were written anew."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._files: weakref.WeakSet[File] = weakref.WeakSet()
+        self.most = self.written = 0
+
+    def open(self, name: str, *, create: bool = False) -> DiskFile:
+        file = super().open(name, create=create)
+        if name.endswith(".txnindex"):
+            self._files.add(file)
+            self.most = max(self.most, len(self._files))
+        return file
+
+    def write(self, name: str, content: Buffer, *, sync: bool = True) -> None:
+        super().write(name, content, sync=sync)
+        self.written += name.endswith(".txnindex")
 
 
 def test_a_start_that_is_killed_while_it_makes_an_index_again_leaves_what_is_doubted() -> None:

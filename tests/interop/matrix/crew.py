@@ -60,7 +60,7 @@ class Crew:
         self._turns = itertools.count(1)
         self._ends: dict[TopicPartition, int] = {}
         self._changed = threading.Condition()
-        #: Whether a static member has come. (It may have gone.)
+        #: Whether there is a static member, or one that has stopped and was not removed.
         self._has_static = False
 
     def __enter__(self) -> Crew:
@@ -131,6 +131,7 @@ class Crew:
         """An administrator removes a static member that has stopped."""
         with Admin({"bootstrap.servers": self.node.bootstrap}) as admin:
             assert len(admin.remove_members(self.group, instances=[instance])) == 1
+        self._has_static = False
 
     def let_sessions_last(self, session_ms: int) -> None:
         """Those of members that come from now on, and of all members of a consumer group."""
@@ -182,7 +183,7 @@ class Crew:
     def settle(self) -> None:
         """Wait until every partition has one member, and every member a partition.
 
-        Where kafka-python may lead a group with a static member, one may have nothing: its range strategy forgets the
+        Where kafka-python leads a group with a static member, one may have nothing: its range strategy forgets the
         members that are in front of a static one in the leader's list, if others are behind it.
         """
         since_s, seen = time.monotonic(), list[list[TopicPartition]]()
@@ -192,7 +193,7 @@ class Crew:
             shares = [sorted(member.owned) for member in self.members]
             if shares != seen:
                 since_s, seen = time.monotonic(), shares
-            may_starve = self._has_static and "kafka-python" in self.clients
+            may_starve = self._has_static and any(map(_leads_by_runs, self.members))
             is_fed = all(shares) or (may_starve and time.monotonic() - since_s > _STARVES_FOR_S)
             return is_fed and sorted(tp for share in shares for tp in share) == self.partitions
 
@@ -251,3 +252,9 @@ class Crew:
         note_positions(history, self.node.bootstrap, self.group)
         history.drained(self.group, self.partitions, read_committed=False)
         assert_good(history)
+
+
+def _leads_by_runs(member: Remote) -> bool:
+    """Whether it is kafka-python's, and has divided the partitions of the present generation."""
+    said = member.last_words()
+    return member.client == "kafka-python" and said.rfind("Elected group leader") > said.rfind("(Re-)joining group")
