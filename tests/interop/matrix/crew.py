@@ -181,7 +181,10 @@ class Crew:
         return [TopicPartition(topic, number) for topic, count in self._topics.items() for number in range(count)]
 
     def settle(self) -> None:
-        """Wait until every partition has one member, and every member a partition.
+        """Wait until every partition has one member, every member a partition, and the coordinator has no more to move.
+
+        In a group of the consumer protocol all may have something before it is stable: a partition is still to go from
+        one to another.
 
         Where kafka-python leads a group with a static member, one may have nothing: its range strategy forgets the
         members that are in front of a static one in the leader's list, if others are behind it.
@@ -195,9 +198,11 @@ class Crew:
                 since_s, seen = time.monotonic(), shares
             may_starve = self._has_static and any(map(_leads_by_runs, self.members))
             is_fed = all(shares) or (may_starve and time.monotonic() - since_s > _STARVES_FOR_S)
-            return is_fed and sorted(tp for share in shares for tp in share) == self.partitions
+            is_whole = sorted(tp for share in shares for tp in share) == self.partitions
+            return is_fed and is_whole and admin.describe_groups([self.group])[self.group].state == "Stable"
 
-        self.wait_for(is_settled, "every partition has one member, and every member a partition")
+        with Admin({"bootstrap.servers": self.node.bootstrap}) as admin:
+            self.wait_for(is_settled, "every partition has one member, and every member a partition, and is stable")
 
     def produce(self) -> None:
         """Some records to every partition."""

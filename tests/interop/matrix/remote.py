@@ -38,8 +38,9 @@ class Remote:
             command = java_command(**settings)
         else:
             command = [sys.executable, "-m", "tests.interop.matrix.member", client, json.dumps(settings)]
-        # Its log goes into a file of its own, so that it does not come in the middle of what it says.
-        self._log = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115  closed when it has ended
+        # Its log goes into a file of its own, so that it does not come in the middle of what it says. It is appended
+        # to: it and we share a position, which a look at it moves.
+        self._log = tempfile.TemporaryFile("a+", errors="replace")  # noqa: SIM115  closed when it has ended
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True
         )
