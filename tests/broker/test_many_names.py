@@ -26,12 +26,13 @@ from ottla.broker.metadata.records import TopicRecord
 from ottla.broker.runtime.slices import TURN_MS, Slices
 from ottla.broker.session import Session
 from ottla.testing import AsyncBroker
-from ottla.wire.acls import AclOperation, ResourceType
+from ottla.wire.acls import AclOperation, AclPermissionType, PatternType, ResourceType
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frames import decode_request, encode_request
 from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from ottla.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
@@ -44,7 +45,7 @@ from ottla.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequ
 from ottla.wire.messages.produce import ProduceRequest, TopicProduceData
 from ottla.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestTopic
 from tests.broker.guarded import GUARDED, allow_only, allowed
-from tests.broker.ticking import TickingClock, in_pieces
+from tests.broker.ticking import TickingClock, in_pieces, steps
 from tests.broker.wire_client import WireClient
 
 _PARTS = 3
@@ -181,3 +182,36 @@ async def test_acls_that_many_filters_mean_are_counted_for_each(broker: AsyncBro
     told = (await client.ask(ApiKey.DELETE_ACLS, asked)).filter_results
     assert {each.error_code for each in told} == {ErrorCode.POLICY_VIOLATION}
     assert len(broker.node.image.acls) == 501
+
+
+@pytest.mark.parametrize("deny_is_last", [False, True])
+async def test_thousands_of_acls_come_and_go_in_turns_and_those_that_deny_come_first_and_go_last(
+    broker: AsyncBroker, deny_is_last: bool
+) -> None:
+    """In between nobody may do what he may neither before nor after."""
+    rules = [allowed(AclOperation.READ, ResourceType.TOPIC, f"t{number}") for number in range(100)]
+    denied = rules[0]._replace(permission_type=AclPermissionType.DENY)
+    rules = [*rules, denied] if deny_is_last else [denied, *rules]
+    there = broker.node.image.acls
+
+    def look() -> int:
+        found = there.find(denied.principal, denied.host, denied.operation, denied.resource_type, denied.resource_name)
+        assert found.is_denied or not found.is_allowed
+        return len(there)
+
+    for change in (broker.node.acls.create(rules), broker.node.acls.delete([AclFilter()])):
+        seen = [look()]
+        while not change.done():
+            await asyncio.sleep(0)
+            seen.append(look())
+        assert max(steps(seen)) <= TURN_MS + 1
+    assert not len(there)
+
+
+async def test_more_acls_than_may_be_changed_are_refused_before_they_are_looked_at(
+    broker: AsyncBroker, client: WireClient
+) -> None:
+    await allow_only(broker, [allowed(AclOperation.ALTER, ResourceType.CLUSTER)])
+    bad = AclCreation(ResourceType.TOPIC, "", PatternType.LITERAL, "nobody", "", AclOperation.READ, 0)
+    told = (await client.ask(ApiKey.CREATE_ACLS, CreateAclsRequest((bad,) * (MAX_CHANGES + 1)))).results
+    assert [each.error_code for each in told] == [ErrorCode.POLICY_VIOLATION] * (MAX_CHANGES + 1)

@@ -190,10 +190,6 @@ class Acls:
         """Every one, in no particular order."""
         return self._by_id.values()
 
-    def matching(self, wanted: AclFilter) -> Iterator[tuple[bytes, Acl]]:
-        """Those that the filter means, with their ids, in no particular order."""
-        return ((acl_id, acl) for acl_id, acl in self._by_id.items() if wanted.matches(acl))
-
     def find(self, principal: str, host: str, operation: int, resource_type: int, name: str) -> Finding:
         """What the ACLs say of an operation on one resource. An ACL that denies it ends the search."""
         bit = 1 << operation

@@ -13,7 +13,7 @@ from ottla.broker.ports.acls import HasAcls
 from ottla.broker.runtime.answers import then
 from ottla.wire.acls import AclOperation
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from ottla.wire.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 
 _GOOD = AclCreationResult(0, None)
 
@@ -30,13 +30,13 @@ def handle(
         return _all(request, ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
     if not node.access.allows_cluster(context, AclOperation.ALTER):
         return _all(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Changing ACLs needs ALTER on the cluster.")
-    asked = [_acl(each) for each in request.creations]
-    problems = [acl_problem(each) for each in asked]
-    good = [acl for acl, problem in zip(asked, problems, strict=True) if problem is None]
     try:
-        check_changes(len(good), "ACLs")
+        check_changes(len(request.creations), "ACLs")
     except RefusedError as refused:
         return _all(request, refused.error, str(refused))
+    asked = [Acl(*each) for each in request.creations]
+    problems = [acl_problem(each) for each in asked]
+    good = [acl for acl, problem in zip(asked, problems, strict=True) if problem is None]
 
     def told(fault: StorageError | None) -> CreateAclsResponse:
         done = _GOOD if fault is None else AclCreationResult(ErrorCode.KAFKA_STORAGE_ERROR, str(fault))
@@ -51,9 +51,5 @@ def handle(
     return answer
 
 
-def _acl(asked: AclCreation) -> Acl:
-    return Acl(*asked)
-
-
 def _all(request: CreateAclsRequest, error: ErrorCode, message: str) -> CreateAclsResponse:
-    return CreateAclsResponse(results=tuple(AclCreationResult(error, message) for _ in request.creations))
+    return CreateAclsResponse(results=(AclCreationResult(error, message),) * len(request.creations))

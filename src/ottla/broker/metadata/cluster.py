@@ -70,6 +70,7 @@ class Change:
         self._apply = apply
         self._values: list[bytes] = []
         self._records: list[MetadataRecord] = []
+        self._applied = 0
         self.is_appended = False
 
     def encode(self) -> Iterator[None]:
@@ -86,9 +87,17 @@ class Change:
             self._append(self._values)
             self.is_appended = True
 
+    def applying(self) -> Iterator[None]:
+        """Apply a record in each step. That is for records each of which is whole without the others."""
+        while self._applied < len(self._records):
+            self._applied += 1
+            self._apply(self._records[self._applied - 1 : self._applied])
+            yield
+
     def apply(self) -> None:
         """Everybody sees it from now on, all of it."""
-        self._apply(self._records)
+        first, self._applied = self._applied, len(self._records)
+        self._apply(self._records[first:])
 
 
 class ClusterMetadata:

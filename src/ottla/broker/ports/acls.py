@@ -1,4 +1,8 @@
-"""Changes of ACLs: one after the other, each as one batch of metadata."""
+"""Changes of ACLs: one after the other, each as one batch of metadata.
+
+Thousands of ACLs come into force in slices. Those that deny come first, and go last: in between nobody may do what he
+may neither before nor after. (In Apache Kafka they come and go in the order of the request.)
+"""
 
 import asyncio
 import random
@@ -14,6 +18,7 @@ from ottla.broker.metadata.rules import RefusedError, check_changes
 from ottla.broker.runtime.changes import Changes
 from ottla.broker.runtime.faults import DiskFaults
 from ottla.broker.runtime.slices import Slices
+from ottla.wire.acls import AclPermissionType
 
 
 class AclChanges:
@@ -41,7 +46,7 @@ class AclChanges:
     async def _create(self, acls: Sequence[Acl]) -> StorageError | None:
         async with self._changing:
             there = self._metadata.image.acls
-            missing = (acl for acl in dict.fromkeys(acls) if acl not in there)
+            missing = (acl for acl in dict.fromkeys(sorted(acls, key=_denies_first)) if acl not in there)
             new = await self._slices.collect((new_uuid(self._rng), acl) for acl in missing)
             return await self._write(self._metadata.acl_records(dict(new), ()))
 
@@ -52,27 +57,36 @@ class AclChanges:
                 await self._slices.run(self._meet(filters, met))
             except RefusedError as refused:
                 return refused
-            gone = dict.fromkeys(acl_id for each in met for acl_id in each)
-            fault = await self._write(self._metadata.acl_records({}, gone))
+            gone = {acl_id: acl for each in met for acl_id, acl in each.items()}
+            allowing_first = sorted(gone, key=lambda acl_id: _denies_first(gone[acl_id]), reverse=True)
+            fault = await self._write(self._metadata.acl_records({}, allowing_first))
         return fault or [sorted(each.values()) for each in met]
 
     def _meet(self, filters: Sequence[AclFilter], met: list[dict[bytes, Acl]]) -> Iterator[None]:
-        """What one filter means in each step: there may be ten thousand ACLs. RefusedError when all mean too many, one
-        that several mean counted for each: the answer names it for each of them."""
+        """What the filters mean, an ACL in each step. RefusedError when all mean too many, one that several mean
+        counted for each: the answer names it for each of them."""
         count = 0
         for each in filters:
-            met.append(dict(self._metadata.image.acls.matching(each)))
-            count += len(met[-1])
+            found: dict[bytes, Acl] = {}
+            for acl_id, acl in self._metadata.image.acls:
+                if each.matches(acl):
+                    found[acl_id] = acl
+                yield
+            met.append(found)
+            count += len(found)
             check_changes(count, "ACLs")
-            yield
 
     async def _write(self, records: Iterator[MetadataRecord]) -> StorageError | None:
         try:
-            await self._changes.write(self._changes.change(records))
+            await self._changes.write(self._changes.change(records), in_slices=True)
         except StorageError as fault:
             self._faults.report("ACLs cannot be changed", fault)
             return fault
         return None
+
+
+def _denies_first(acl: Acl) -> bool:
+    return acl.permission_type != AclPermissionType.DENY
 
 
 class HasAcls(Protocol):

@@ -40,8 +40,10 @@ class Changes:
         """A change that becomes one batch."""
         return self._metadata.change(records)
 
-    async def write(self, change: Change) -> None:
+    async def write(self, change: Change, *, in_slices: bool = False) -> None:
         """Write a change; it holds and is on the device when this returns. StorageError when nothing has changed.
+
+        All see it at once, or a record after the other if it is applied `in_slices`.
 
         What was written cannot be taken back: it waits for a device that refuses, and so do the changes behind it.
         If the broker stops meanwhile, `is_appended` says whether the change counts.
@@ -52,6 +54,8 @@ class Changes:
             try:
                 if change.is_appended:
                     await self._sync()
+                    if in_slices:
+                        await self._slices.run(change.applying())
             finally:  # also when the broker stops meanwhile: what is in the log must not be written once more
                 change.apply()
 
