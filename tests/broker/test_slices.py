@@ -1,10 +1,12 @@
 """Long work in slices: what one turn of the loop may take, and what a fault or a stop does to it."""
 
 import asyncio
+import logging
 from collections.abc import Iterator
 
 import pytest
 
+from ottla.base.errors import OttlaError, StorageError
 from ottla.broker.runtime.slices import TURN_MS, Slices
 from tests.broker.ticking import TickingClock
 
@@ -83,12 +85,20 @@ async def test_closing_ends_what_runs_and_waits_for_it() -> None:
     assert task.cancelled()
 
 
-async def test_work_that_fails_unseen_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("fault", "level"), [(ValueError("broken"), logging.CRITICAL), (StorageError("full"), logging.ERROR)]
+)
+async def test_work_that_fails_unseen_is_logged(caplog: pytest.LogCaptureFixture, fault: Exception, level: int) -> None:
+    """A fault that may be is a line without a traceback."""
+
     async def work() -> None:
-        raise ValueError("broken")
+        raise fault
 
     slices = Slices(TickingClock())
     task = slices.start(work(), "the count")
     await asyncio.gather(task, return_exceptions=True)
     await asyncio.sleep(0)
-    assert "the count has failed" in caplog.text
+    (line,) = caplog.records
+    assert "the count has failed" in line.getMessage()
+    assert line.levelno == level
+    assert (line.exc_info is None) == isinstance(fault, OttlaError)

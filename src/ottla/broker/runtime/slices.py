@@ -11,6 +11,7 @@ from collections.abc import Coroutine, Iterable, Iterator
 from typing import Any, Final, TypeVar
 
 from ottla.base.clock import Clock
+from ottla.base.errors import OttlaError
 
 _log = logging.getLogger(__name__)
 
@@ -60,8 +61,11 @@ class Slices:
 
         def ended(gone: asyncio.Task[T]) -> None:
             self._tasks.discard(gone)
-            if not gone.cancelled() and gone.exception() is not None:
-                _log.critical("%s has failed", what, exc_info=gone.exception())
+            fault = None if gone.cancelled() else gone.exception()
+            if isinstance(fault, OttlaError):  # a fault that may be: a shard resigns, a device refuses
+                _log.error("%s has failed: %s", what, fault)
+            elif fault is not None:
+                _log.critical("%s has failed", what, exc_info=fault)
 
         task.add_done_callback(ended)
         return task
