@@ -21,7 +21,8 @@ from ottla.wire.messages.offset_for_leader_epoch import (
 )
 from ottla.wire.messages.sync_group import SyncGroupResponse
 from tests.client.conftest import Watchdog
-from tests.client.scripted_broker import Answer, ScriptedBroker, Step, changed
+from tests.client.fake_kafka import Asked
+from tests.client.scripted_broker import Answer, ScriptedBroker, Step, Usual, as_usual, changed
 
 _T0, _T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 _GROUP: dict[str, object] = {"group.id": "g", "heartbeat.interval.ms": 5}
@@ -223,3 +224,25 @@ async def test_partitions_are_revoked_once_when_a_rebalance_is_broken_off_by_clo
             await asyncio.sleep(0)
         await consumer.close()
         assert revoked == [[_T0]]
+
+
+async def test_poll_goes_on_behind_fetches_that_have_nothing_for_the_user(watchdog: Watchdog) -> None:
+    """Two that hold only markers are in store, and then none is asked for until one of them was taken."""
+    async with watchdog(), ScriptedBroker({"t": 1}) as broker, broker.consumer() as consumer:
+        log = broker.kafka.log("t")
+
+        async def a_marker_comes(asked: Asked, usual: Usual) -> Answer:
+            log.mark(commit=False, producer_id=1, epoch=0)
+            return await usual()
+
+        broker.kafka.write(_T0, b"first")
+        broker.script(ApiKey.FETCH, as_usual, a_marker_comes, a_marker_comes)
+        consumer.assign([_T0])
+        assert [record.value for record in await consumer.poll(_POLL_S)] == [b"first"]
+        await broker.saw(ApiKey.FETCH, 3)
+        consumer.pause([_T0])
+        while consumer.current_lag(_T0) != 2:
+            assert await consumer.poll(0.05) == []  # meanwhile all that is due at the beginning is done
+        consumer.resume([_T0])
+        broker.kafka.write(_T0, b"last")
+        assert [record.value for record in await consumer.poll(_POLL_S)] == [b"last"]

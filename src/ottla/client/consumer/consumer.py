@@ -346,13 +346,13 @@ class AsyncConsumer:
             core.failures.raise_next()
             driver.feed(core.poll)
             self._supervisor.check()
-            due = self._callbacks.next()
-            if due is not None:
+            if (due := self._callbacks.next()) is not None:
                 return due
             if not core.holds_back:
                 found = ready()
-                if found:
+                if self.buffer.made_room() or found:  # what was taken may hold nothing for the user
                     driver.feed(core.taken)
+                if found:
                     return found
             if deadline.passed:
                 return None
