@@ -2,13 +2,14 @@
 
 Up: a member of the consumer protocol joins a classic group that has members. The group is converted first: generation
 and assignment stay, all members are now members of a consumer group that use the classic protocol (`mixed`).
-Down: the last member of the consumer protocol leaves, and the others all use the classic one. Then the group is a
-classic group again, and rebalances. A group without members simply gives way.
+Down: the last member of the consumer protocol leaves, or comes back as one of the classic protocol, and the others all
+use the classic one. Then the group is a classic group again, and rebalances. A group without members simply gives way.
+Either way a member takes along all that it may still have, not only what it shall have: nobody else gets that before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from ottla.base.errors import CorruptDataError
@@ -23,7 +24,7 @@ from ottla.coordinator.group.classic.records import group_record, group_tombston
 from ottla.coordinator.group.classic.state import CONSUMER_PROTOCOL_TYPE, Group, GroupState
 from ottla.coordinator.group.consumer.errors import RefusedError
 from ottla.coordinator.group.consumer.group import ConsumerGroup
-from ottla.coordinator.group.consumer.member import NO_TARGET, Member, Target, in_epoch
+from ottla.coordinator.group.consumer.member import Member, in_epoch
 from ottla.coordinator.group.consumer.records import (
     current_record,
     epoch_record,
@@ -33,12 +34,15 @@ from ottla.coordinator.group.consumer.records import (
     target_record,
 )
 from ottla.coordinator.group.consumer.room import CLASSIC_JOIN, CLASSIC_SYNC, REVOKE, SESSION, Draft, Room
+from ottla.coordinator.group.consumer.states import MemberState
 from ottla.coordinator.group.kinds import AnyGroup
 from ottla.wire.codec_errors import TooManyElementsError
 from ottla.wire.consumer_group_records import ClassicMemberMetadata, ClassicProtocol
 from ottla.wire.consumer_protocol import decode_assignment, decode_subscription, encode_assignment
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment, TopicPartition
+from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from ottla.wire.messages.consumer_protocol_subscription import TopicPartition as OwnedTopic
 from ottla.wire.messages.join_group import JoinGroupRequestProtocol
 
 
@@ -64,13 +68,18 @@ def _upgrade(group: Group, draft: Draft) -> None:
     new, group_id, epoch = draft.group, group.group_id, group.generation
     new.apply_epoch(epoch, 0)
     new.apply_target_epoch(epoch, 0)
+    owned: list[tuple[int, Member, dict[bytes, set[int]]]] = []
     for each in group.members.values():
-        member = _consumer_member(group, each, draft.room)
+        subscription, assignment = _decoded(group, each)
+        member = _consumer_member(group, each, subscription, _partitions(draft.room, assignment.assigned_partitions))
+        owned.append((subscription.generation_id, member, _partitions(draft.room, subscription.owned_partitions)))
         if any(new.partition_epoch(topic, number) != -1 for topic, has in member.assigned.items() for number in has):
             raise _cannot_upgrade(group, "its assignor gives a partition to several members")
         new.apply_target(member.member_id, {topic: frozenset(numbers) for topic, numbers in member.assigned.items()})
         new.apply_member(member)
         draft.expect_heartbeat(each.member_id, each.session_timeout_ms)
+    for _, member, has in sorted(owned, key=lambda each: -each[0]):  # who is behind has lost what others claim
+        _keep(new, member, has)
     if _is_settled(group, new, draft.room):
         new.apply_epoch(epoch, draft.room.hashes.of_group(frozenset(new.topics())))
     draft.records.append(group_tombstone(group_id))
@@ -80,6 +89,21 @@ def _upgrade(group: Group, draft: Draft) -> None:
     draft.records.append(target_epoch_record(group_id, epoch, 0))
     draft.records += [current_record(group_id, each) for each in new.members.values()]
     draft.facts.append(Converted(new.kind))
+
+
+def _keep(new: ConsumerGroup, member: Member, owned: Mapping[bytes, Collection[int]]) -> None:
+    """Let the member keep what it owned when it joined last and is nobody's now, until it says that it gave it up.
+
+    A cooperative member joins with all that it has (KIP-429), and revokes some of it when it knows its assignment.
+    """
+    still = {
+        topic_id: free
+        for topic_id, numbers in owned.items()
+        if (free := [number for number in numbers if new.partition_epoch(topic_id, number) == -1])
+    }
+    if still:
+        revoking = in_epoch(still, member.member_epoch)
+        new.apply_member(replace(member, state=MemberState.UNREVOKED_PARTITIONS, revoking=revoking))
 
 
 def _is_settled(group: Group, new: ConsumerGroup, room: Room) -> bool:
@@ -117,7 +141,8 @@ def _cannot_upgrade(group: Group, why: str) -> RefusedError:
     return RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, text)
 
 
-def _consumer_member(group: Group, member: ClassicMember, room: Room) -> Member:
+def _decoded(group: Group, member: ClassicMember) -> tuple[ConsumerProtocolSubscription, ConsumerProtocolAssignment]:
+    """What the member said when it joined, and was given then; RefusedError for what a consumer group cannot have."""
     try:
         subscription = decode_subscription(_metadata(group, member), MAX_REQUEST_ELEMENTS)
         assignment = decode_assignment(member.assignment, MAX_REQUEST_ELEMENTS)
@@ -132,6 +157,15 @@ def _consumer_member(group: Group, member: ClassicMember, room: Room) -> Member:
             "an unsupported custom assignor is in use. Please refer to the documentation or switch to a default "
             "assignor before re-attempting the upgrade",
         )
+    return subscription, assignment
+
+
+def _consumer_member(
+    group: Group,
+    member: ClassicMember,
+    subscription: ConsumerProtocolSubscription,
+    assigned: Mapping[bytes, Collection[int]],
+) -> Member:
     return Member(
         member_id=member.member_id,
         member_epoch=group.generation,
@@ -142,7 +176,7 @@ def _consumer_member(group: Group, member: ClassicMember, room: Room) -> Member:
         client_id=member.client_id,
         client_host=member.client_host,
         topic_names=frozenset(subscription.topics),
-        assigned=in_epoch(_partitions(room, assignment), group.generation),
+        assigned=in_epoch(assigned, group.generation),
         classic=ClassicMemberMetadata(
             member.session_timeout_ms, tuple(ClassicProtocol(each.name, each.metadata) for each in member.protocols)
         ),
@@ -158,10 +192,10 @@ def _metadata(group: Group, member: ClassicMember) -> bytes:
     return offered.get(group.protocol or "", member.protocols[0].metadata)
 
 
-def _partitions(room: Room, assignment: ConsumerProtocolAssignment) -> dict[bytes, set[int]]:
-    """What the assignment names and is there. A topic may have been made again, with fewer partitions."""
+def _partitions(room: Room, named: Iterable[TopicPartition | OwnedTopic]) -> dict[bytes, set[int]]:
+    """What is named and is there. A topic may have been made again, with fewer partitions."""
     found: dict[bytes, set[int]] = {}
-    for each in assignment.assigned_partitions:
+    for each in named:
         topic = room.topics.find(each.topic)
         numbers = () if topic is None else [number for number in each.partitions if 0 <= number < topic.partitions]
         if topic is not None and numbers:
@@ -183,10 +217,8 @@ def downgrade_without(draft: Draft, leaving: Collection[Member]) -> bool:
     members = [member for member in group.members.values() if member.member_id not in gone]
     if not frozenset.intersection(*(member.classic_protocols for member in members)):
         return False  # an earlier version let such members in; no classic group could have them
-    targets = {member.member_id: group.target.get(member.member_id, NO_TARGET) for member in members}
     draft.records += group_tombstones(group)
-    reason = f"Downgrade group {group.group_id} from consumer to classic for member leaving."
-    _become_classic(draft, members, targets, reason)
+    _become_classic(draft, members, f"Downgrade group {group.group_id} from consumer to classic for member leaving.")
     return True
 
 
@@ -202,22 +234,23 @@ def may_downgrade_by(draft: Draft, replaced: Member | None) -> bool:
     )
 
 
-def downgrade_by(draft: Draft, replaced: Member, joining: Member, *, stale: bool) -> None:
-    """Make the group a classic one: `joining` has taken the place of `replaced`. `stale`: the target is an old one."""
+def downgrade_by(draft: Draft, replaced: Member, joining: Member) -> int:
+    """Make the group a classic one: `joining` has taken the place of `replaced`. Returns its generation.
+
+    It rebalances. (Apache Kafka's is stable with the target as its assignment, unless that is an old one: others may
+    still have what this member gets, or never hear of what they get, and nobody leads.)
+    """
     group = draft.group
     ids = [joining.member_id if each == replaced.member_id else each for each in group.members]
     members = [member for member in group.members.values() if member.member_id != replaced.member_id]
-    targets = {member.member_id: group.target.get(member.member_id, NO_TARGET) for member in members}
-    targets[joining.member_id] = group.target.get(replaced.member_id, NO_TARGET)
     draft.records += group_tombstones(group, ids)
-    reason = f"Downgrade group {group.group_id} from consumer to classic with stale assignment."
-    _become_classic(draft, [*members, joining], targets, reason if stale else None)
+    reason = f"Downgrade group {group.group_id} from consumer to classic for static member replacement."
+    return _become_classic(draft, [*members, joining], reason)
 
 
-def _become_classic(
-    draft: Draft, members: Collection[Member], targets: Mapping[str, Target], reason: str | None
-) -> None:
-    """A classic group with these members, stable with the target as its assignment, or rebalancing for a reason."""
+def _become_classic(draft: Draft, members: Collection[Member], reason: str) -> int:
+    """A classic group with these members that rebalances for a reason, and until then has what they may still have.
+    Returns its generation."""
     group = Group(
         draft.group.group_id,
         state=GroupState.STABLE,
@@ -228,27 +261,25 @@ def _become_classic(
         leader=next(iter(members)).member_id,
     )
     group = replace(group, protocol=group.elected_protocol())
+    having = {member.member_id: member for member in members}
     assigned = [
-        each._replace(assignment=_assignment(draft.room, targets[each.member_id], each.metadata(group.protocol)))
+        each._replace(assignment=_assignment(draft.room, having[each.member_id], each.metadata(group.protocol)))
         for each in group.members.values()
     ]
     group = replace(group, members=Members(assigned))
     classic = ClassicDraft(replace(group, subscribed_topics=subscribed_topics(group)), draft.room.config, draft.now_ms)
     # A load takes a group with members for a stable one. Without a timestamp it goes on with the rebalance.
-    recorded = classic.group if reason is None else replace(classic.group, state_timestamp_ms=None)
-    draft.records.append(group_record(recorded))
+    draft.records.append(group_record(replace(classic.group, state_timestamp_ms=None)))
     for each in assigned:
         classic.expect_heartbeat(each.member_id, each.session_timeout_ms)
     classic.facts.append(Converted(classic.group.kind))
-    if reason is not None:
-        rebalance.prepare(classic, reason)
-    else:
-        classic.settled()
+    rebalance.prepare(classic, reason)
     for member_id in draft.group.members:  # what they had to do here is no classic group's business
         draft.stop(member_id, SESSION, REVOKE, CLASSIC_JOIN, CLASSIC_SYNC)
     draft.facts += classic.facts
     draft.target = classic.group
     draft.timers += classic.timers
+    return group.generation
 
 
 def _classic_member(member: Member) -> ClassicMember:
@@ -264,8 +295,13 @@ def _classic_member(member: Member) -> ClassicMember:
     )
 
 
-def _assignment(room: Room, target: Target, metadata: bytes) -> bytes:
-    return assignment_bytes(room, {topic: sorted(numbers) for topic, numbers in target.items()}, metadata)
+def _assignment(room: Room, member: Member, metadata: bytes) -> bytes:
+    """All that the member may have."""
+    has: dict[bytes, list[int]] = {}
+    for partitions in (member.assigned, member.revoking):
+        for topic_id, numbers in partitions.items():
+            has.setdefault(topic_id, []).extend(numbers)
+    return assignment_bytes(room, {topic_id: sorted(numbers) for topic_id, numbers in has.items()}, metadata)
 
 
 def assignment_bytes(room: Room, partitions: Mapping[bytes, Collection[int]], metadata: bytes) -> bytes:

@@ -38,7 +38,7 @@ from ottla.coordinator.group.consumer.member import Member
 from ottla.coordinator.group.consumer.regexes import RegexChange, update_regex
 from ottla.coordinator.group.consumer.room import CLASSIC_JOIN, CLASSIC_SYNC, Draft
 from ottla.coordinator.group.consumer.states import MemberState
-from ottla.coordinator.group.consumer.target import MemberTarget, is_due, update_target
+from ottla.coordinator.group.consumer.target import is_due, update_target
 from ottla.coordinator.group.context import RequestContext
 from ottla.coordinator.group.kinds import answer
 from ottla.coordinator.group.migration import assignment_bytes, downgrade_by, may_downgrade_by
@@ -153,21 +153,18 @@ def _join(
     regex = update_regex(draft, member, updated, context.sees)
     bump = names_changed or regex is not RegexChange.NONE
     changed = update_subscriptions(draft, member, updated, bump=bump)
-    owned = _owned(draft, subscription)
     if downgrade and replaced is not None:
-        stale = group.target_epoch < changed.epoch
-        if not stale:
-            last = MemberTarget(group.target_epoch, group.target_of(updated))
-            updated = step(draft, updated, last, owned=owned, subscription_changed=bump)
-        downgrade_by(draft, replaced, updated, stale=stale)
+        generation = downgrade_by(draft, replaced, updated)  # in which it hears that the group rebalances
     else:
         target = update_target(draft, changed.epoch, updated, changed.kind)
+        owned = _owned(draft, subscription)
         updated = step(draft, updated, target, owned=owned, subscription_changed=bump)
         draft.expect_heartbeat(updated.member_id, request.session_timeout_ms)
         draft.start(CLASSIC_SYNC, updated.member_id, _rebalance_timeout_ms(request))
+        generation = updated.member_epoch
     _joined(draft, updated.member_id)
     return JoinGroupResponse(
-        generation_id=updated.member_epoch,
+        generation_id=generation,
         protocol_type=CONSUMER,
         protocol_name=request.protocols[0].name,
         member_id=updated.member_id,
