@@ -12,7 +12,7 @@ from ottla.assign import BUILT_IN, Assignor, Cluster, PartitionInfo, find
 from ottla.assign.examples import BroadcastAssignor, RackAssignor
 from ottla.assign.explain import Explanation, Move, Placement, explain
 from ottla.assign.rehearsal import Rehearsal
-from ottla.assign.server import RangeServerAssignor
+from ottla.assign.server import RangeServerAssignor, ServerAssignor, UniformAssignor
 from ottla.assign.server.on_paper import OnPaper
 from ottla.base.types import TopicPartition
 from tests.assign.histories import case_with_history
@@ -130,6 +130,32 @@ def test_a4_a_topic_that_its_owner_left_and_a_rack() -> None:
     assert at(found, "t0", 0).move is Move.RACK
     assert at(found, "t0", 0).moved_because == "C1 had it and has no replica of it in its rack, C0 has"
     assert found.must_move is None
+
+
+@pytest.mark.parametrize("assignor", [UniformAssignor(), RangeServerAssignor()], ids=lambda each: each.name)
+def test_a1_an_assignor_of_the_coordinator_has_no_reasons_of_racks(assignor: ServerAssignor) -> None:
+    """`uniform` and `range` there do not look at them; that C1 got what is in its rack is a coincidence."""
+    group = Rehearsal(
+        lambda: OnPaper(assignor), Cluster({"t0": tuple(PartitionInfo(number, ("b",)) for number in range(4))})
+    )
+    group.join("C0", ["t0"], rack_id="a")
+    group.settle()
+    found = explained(group, lambda: group.join("C1", ["t0"], rack_id="b"), f"{assignor.name} (on the broker)")
+    assert Move.RACK not in {each.move for each in found.placements}
+    assert "rack" not in " ".join(each.because for each in found.placements)
+
+
+def test_a4_what_was_kept_is_not_what_a_member_has_now() -> None:
+    """C1 goes, and C3 comes, which can only read t0: C0 gives of that, and gets t1 for it."""
+    group = settled(lambda: find("sticky"), Cluster.of({"t0": 3, "t1": 3}), {"C0": BOTH, "C1": BOTH})
+
+    def change() -> None:
+        group.leave("C1")
+        group.join("C3", ["t0"])
+
+    found = explained(group, change, "sticky")
+    (moved, *_) = (each for each in found.placements if each.move is Move.BALANCE)
+    assert moved.moved_because == "C0 had 3 partitions, keeps 1 of them and gets 2 others: C3 wants t0 only"
 
 
 def test_a7_another_assignor_is_shown_without_its_reasons() -> None:

@@ -17,6 +17,7 @@ from ottla.base.types import TopicPartition
 #: So many partitions are named in a sentence.
 _NAMED = 10
 _STICKY = frozenset({"sticky", "cooperative-sticky", "uniform (on the broker)"})
+_LOOK_AT_RACKS = frozenset({"range", "sticky", "cooperative-sticky"})
 _DIVIDE_ANEW = frozenset({"range", "roundrobin", "range (on the broker)"})
 
 
@@ -272,13 +273,25 @@ class _Reasons:
         if self._strategy in _STICKY and self._is_near(tp, new) and not self._is_near(tp, old):
             return Move.RACK, f"{old} had it and has no replica of it in its rack, {new} has"
         if self._strategy in _STICKY:
-            had, has = len(self._before[old]), len(self._after[old])
-            return Move.BALANCE, f"{old} had {had} partitions and keeps {has}, its share"
+            return Move.BALANCE, self._made_even(old, new)
         if self._strategy in _DIVIDE_ANEW:
             return Move.DIVIDED_ANEW, f"{old} had it, but {self._strategy} does not look at who had what"
         return Move.GIVEN, f"{old} had it, and {self._strategy} gave it to {', '.join(members)}"
 
+    def _made_even(self, old: str, new: str) -> str:
+        had, has = self._before[old], self._after[old]
+        kept = len(set(had) & set(has))
+        if kept == len(has):
+            return f"{old} had {len(had)} partitions and keeps {kept}, its share"
+        wants = self._subscriptions[new].topics
+        is_why = set(wants) < set(self._subscriptions[old].topics)
+        why = f"{new} wants {', '.join(sorted(wants))} only" if is_why else "so all have their share"
+        return f"{old} had {len(had)} partitions, keeps {kept} of them and gets {len(has) - kept} others: {why}"
+
     def _is_near(self, tp: TopicPartition, member: str) -> bool:
+        """Whether the member is in a rack of one of its replicas, and the assignor looks at that."""
+        if self._strategy not in _LOOK_AT_RACKS:
+            return False
         rack = self._subscriptions[member].rack_id
         return bool(rack) and rack in self._racks.get(tp, ())
 

@@ -157,9 +157,18 @@ def assign_all(
     return _guarded(assignor, "assign()", divide)
 
 
-def hand_over(assignor: Assignor, assignment: Assignment, generation_id: int) -> None:
-    """Tell the assignor the assignment of this member. Raises AssignorError."""
-    _guarded(assignor, "on_assignment()", lambda: assignor.on_assignment(assignment, generation_id))
+def hand_over(
+    assignor: Assignor, assignment: Assignment, generation_id: int, failed: Callable[[AssignorError], object]
+) -> None:
+    """Tell the assignor the assignment of this member.
+
+    When it raises, `failed` hears of it, and the member keeps what it got, as in Java: else the group would move again
+    and again, as long as the assignor of one member fails.
+    """
+    try:
+        _guarded(assignor, "on_assignment()", lambda: assignor.on_assignment(assignment, generation_id))
+    except AssignorError as error:
+        failed(error)
 
 
 def _guarded(assignor: Assignor, what: str, call: Callable[[], T]) -> T:

@@ -396,11 +396,8 @@ class ClassicMembership(Membership[ClassicMember]):
         except WireError as error:
             self._broken(error, now_s)
             return
-        try:
-            if self._assignor is not None:
-                hand_over(self._assignor, assignment, self.member.generation_id)
-        except AssignorError as error:  # poll raises it, and the member keeps what it got: else the group would move
-            self._shared.fail(error)  # again and again, as long as its assignor fails
+        if self._assignor is not None:
+            hand_over(self._assignor, assignment, self.member.generation_id, self._shared.fail)
         assigned = frozenset(assignment.partitions)
         if self._was_let_in_anew(assigned):
             self._dropped("the coordinator had forgotten it, and lets it in anew", now_s, keep_member_id=True)
