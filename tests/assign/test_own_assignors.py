@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 from typing import cast
@@ -117,6 +118,7 @@ def _gives(**partitions: object) -> dict[str, Assignment]:
         (_gives(C0=(T0, T1), C1=(T1,)), Wrong.TWICE, (T1,), "it gave t-1 to C0 and to C1"),
         (_gives(C0=(T0, T1, T1), C1=()), Wrong.TWICE, (T1,), "it gave t-1 to C0 twice"),
         (_gives(C0=(T0, T1), C1=(TopicPartition("t", 2),)), Wrong.UNKNOWN, (TopicPartition("t", 2),), "t-2, which"),
+        (_gives(C0=(), C1=itertools.repeat(T0, 9)), Wrong.TWICE, (), "it gave C1 more partitions than there are: 2"),
         (_gives(C0=5, C1=()), Wrong.NO_ASSIGNMENT, (), "whose partitions are no list"),
         (
             {"C0": Assignment((T0, T1), cast(bytes, "words")), "C1": Assignment(())},
@@ -149,6 +151,14 @@ def test_a7_partitions_that_can_be_read_only_once_are_not_lost() -> None:
     answer = _gives(C0=(tp for tp in (T0, T1)), C1=[])
     given = check(Leaves(), Cluster.of({"t": 2}), BOTH, answer, RebalanceProtocol.EAGER)
     assert given == _gives(C0=(T0, T1), C1=())
+
+
+def test_a7_partitions_that_have_no_end_are_not_read_to_it() -> None:
+    """Memory would be full before anything could be told."""
+    with pytest.raises(InvalidAssignmentError, match="more partitions than there are"):
+        check(
+            RangeAssignor(), Cluster.of({"t": 2}), BOTH, _gives(C0=itertools.repeat(T0), C1=()), RebalanceProtocol.EAGER
+        )
 
 
 def test_a7_a_cooperative_assignor_may_hold_back_but_must_not_hand_over_at_once() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
+from itertools import islice
 
 from ottla.assign.types import Assignment, Assignor, Cluster, RebalanceProtocol, Subscription
 from ottla.base.errors import OttlaError
@@ -58,8 +59,8 @@ def check(
 
     `protocol` is the one that the leader uses. Raises InvalidAssignmentError.
     """
-    given = _checked_form(answer, subscriptions)
     existing = frozenset(cluster.partitions(frozenset[str]().union(*(said.topics for said in subscriptions.values()))))
+    given = _checked_form(answer, subscriptions, len(existing))
     _check_what_exists(given, cluster, subscriptions, existing)
     if getattr(assignor, "one_owner", True):
         _check_one_owner(given)
@@ -70,7 +71,7 @@ def check(
     return given
 
 
-def _checked_form(answer: object, subscriptions: Mapping[str, Subscription]) -> Mapping[str, Assignment]:
+def _checked_form(answer: object, subscriptions: Mapping[str, Subscription], most: int) -> Mapping[str, Assignment]:
     if not isinstance(answer, Mapping):
         raise InvalidAssignmentError(
             Wrong.NO_ASSIGNMENT, f"it returned {answer!r}, not a dict of Assignments by member id"
@@ -80,12 +81,12 @@ def _checked_form(answer: object, subscriptions: Mapping[str, Subscription]) -> 
         raise InvalidAssignmentError(
             Wrong.OTHER_MEMBERS, f"its members are not those of the group: only one of the two has {odd}"
         )
-    found = {member: _one(member, given) for member, given in answer.items()}
+    found = {member: _one(member, given, most) for member, given in answer.items()}
     return answer if all(found[member] is given for member, given in answer.items()) else found
 
 
-def _one(member: str, given: object) -> Assignment:
-    """What a member got, as a tuple: a generator could be read only once."""
+def _one(member: str, given: object, most: int) -> Assignment:
+    """What a member got, as a tuple: a generator could be read only once, and need not end."""
     if not isinstance(given, Assignment):
         raise InvalidAssignmentError(Wrong.NO_ASSIGNMENT, f"it gave {member} {given!r}, which is no Assignment")
     partitions: object = given.partitions
@@ -96,7 +97,12 @@ def _one(member: str, given: object) -> Assignment:
     if not isinstance(user_data, bytes | None):
         text = f"it gave {member} the user data {user_data!r}, which are no bytes"
         raise InvalidAssignmentError(Wrong.NO_ASSIGNMENT, text)
-    return given if isinstance(partitions, tuple) else given._replace(partitions=tuple(partitions))
+    if isinstance(partitions, tuple):
+        return given
+    some = tuple(islice(partitions, most + 1))
+    if len(some) > most:
+        raise InvalidAssignmentError(Wrong.TWICE, f"it gave {member} more partitions than there are: {most}")
+    return given._replace(partitions=some)
 
 
 def _check_what_exists(
