@@ -14,13 +14,17 @@ Encoded: TypeAlias = bytes | list[Piece] | None
 
 class Later:
     """An answer that is not ready yet: `future` gives a result that `encode` makes bytes of, or another Later. Where it
-    gives an error, raised or as its result, the connection is closed."""
+    gives an error, raised or as its result, the connection is closed. With the connection `future` is cancelled, unless
+    it `outlives` that: a client with acks=0 waits for nothing, and is gone when it has sent all."""
 
-    __slots__ = ("encode", "future")
+    __slots__ = ("encode", "future", "outlives")
 
-    def __init__(self, future: asyncio.Future[Any], encode: "Callable[[Any], Answer]") -> None:
+    def __init__(
+        self, future: asyncio.Future[Any], encode: "Callable[[Any], Answer]", *, outlives: bool = False
+    ) -> None:
         self.future = future
         self.encode = encode
+        self.outlives = outlives
 
 
 class Last(Later):

@@ -6,9 +6,16 @@ from typing import Final, Protocol
 
 from ottla.base.clock import Clock
 from ottla.base.errors import ConfigError
-from ottla.base.limits import MAX_CONNECTION_DELAY_MS, MAX_RECEIVED_BYTES, MAX_STRANGERS_BYTES, MAX_UNREAD_BYTES
+from ottla.base.limits import (
+    MAX_CONNECTION_DELAY_MS,
+    MAX_LAST_BYTES,
+    MAX_RECEIVED_BYTES,
+    MAX_STRANGERS_BYTES,
+    MAX_UNREAD_BYTES,
+)
 from ottla.broker.config import BrokerConfig
 from ottla.broker.frame_memory import FrameMemory
+from ottla.broker.last_frames import LastFrames
 from ottla.broker.quiet import Quiet
 from ottla.broker.quotas.connections import (
     NO_LIMIT,
@@ -61,6 +68,7 @@ class Connections:
         #: The same for those who have not said who they are: they must not take it from the others.
         self.strangers_memory = FrameMemory(MAX_STRANGERS_BYTES)
         self.unread = UnreadAnswers(MAX_UNREAD_BYTES)
+        self.last_frames = LastFrames(MAX_LAST_BYTES)
         self._clock = clock
         self.limits = ConnectionLimits(limits or Limits(max_connections))
         self._max_idle_ms = max_idle_ms
@@ -113,6 +121,7 @@ class Connections:
         """Close every connection."""
         for connection in list(self._open):
             connection.close()
+        self.last_frames.stop()
 
     @property
     def active_ms(self) -> int:

@@ -82,6 +82,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_held = False
         #: Nothing more will come: it closes when the frames that wait are carried out.
         self._is_at_end = False
+        self._has_ended = False
         #: What the outbox had told of its progress when that was last asked.
         self._progress = 0
         #: Whether the client may stay for longer than it takes to say who it is.
@@ -133,17 +134,27 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = None
         self.session.is_gone = True
         self._waits_for_answers = False
+        self._leave_the_last()
         self._waiting.clear()
         self._memory.forget(self)
         self._give_memory_back()
         if self._outbox is not None:
             self._outbox.close()
             self._outbox = None
-        if self._later is not None:
-            self._later.future.cancel()
-            self._later = None
         self._dispatch = self._listener.dispatch  # what stood before it knows this connection: no cycle may stay
         self._listener.connections.closed(self)
+
+    def _leave_the_last(self) -> None:
+        """Nobody waits any more for what is under way, but a producer with acks=0 wants it written."""
+        later, self._later = self._later, None
+        rest = self._waiting if self._has_ended else ()
+        if later is not None and not later.outlives and not (rest and isinstance(later, Throttled)):
+            later.future.cancel()
+            later = None
+        if later is not None or rest:
+            connections = self._listener.connections
+            if not connections.last_frames.take(later, tuple(rest), self._dispatch, self.session):
+                connections.tell(self.session.client_host, f"what {self.session.client_host} sent last is dropped")
 
     def admit(self) -> None:
         """It is known who the client is: frames may be as large as `socket.request.max.bytes` allows."""
@@ -274,10 +285,11 @@ class Connection(asyncio.BufferedProtocol):
             self._outbox.resume()
 
     def eof_received(self) -> bool:
-        """Whether to stay: what has come before the end is carried out. A producer with acks=0 hears no more of it.
+        """Whether to stay: what has come before the end is carried out, and answered if that is heard.
 
-        With TLS there is no staying: Python's transport ends both ways.
+        With TLS there is no staying: Python's transport ends both ways. (`last_frames` has what a producer sent last.)
         """
+        self._has_ended = True
         has_tls = self._transport is not None and self._transport.get_extra_info("ssl_object") is not None
         self._is_at_end = bool(self._waiting) and not has_tls
         return self._is_at_end

@@ -112,7 +112,7 @@ def handle(node: _Node, frame: Frame, offset: int, context: RequestContext) -> A
     request: ProduceRequest = decode_message(context, frame, offset)
     produce = _Produce(node, request, context, len(frame))
     if produce.is_large:
-        return Later(node.slices.start(_slowly(node, produce, context), "a produce to many partitions"), produce.encode)
+        return produce.later(node.slices.start(_slowly(node, produce, context), "a produce to many partitions"))
     if not produce.may_write():
         # The request's transactional id says for which transaction its batches may be written.
         return produce.encode(produce.refuse_all(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
@@ -120,7 +120,7 @@ def handle(node: _Node, frame: Frame, offset: int, context: RequestContext) -> A
     deque(produce.look(), 0)
     preparing = produce.prepare()
     answer = _proceed(produce) if preparing is None else then(preparing, lambda _: _proceed(produce))
-    return Later(answer, produce.encode) if isinstance(answer, asyncio.Future) else produce.encode(answer)
+    return produce.later(answer) if isinstance(answer, asyncio.Future) else produce.encode(answer)
 
 
 def _proceed(produce: "_Produce") -> Any:
@@ -310,6 +310,10 @@ class _Produce:
             lambda errors: self._refuse_unsynced(response, dict(zip(syncs, errors, strict=True))),
         )
         return synced
+
+    def later(self, response: "asyncio.Future[Any]") -> Later:
+        """The answer, when there is one."""
+        return Later(response, self.encode, outlives=self._request.acks == 0)
 
     def encode(self, response: ProduceResponse) -> Answer:
         """The answer; None for acks=0."""

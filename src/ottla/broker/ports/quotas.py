@@ -229,7 +229,7 @@ class Charge:
         """The answer, and after it the silence. The time in which a request waits is not charged."""
         if isinstance(answer, Later):
             self._pause()
-            return Later(answer.future, partial(self._go_on, answer.encode))
+            return Later(answer.future, partial(self._go_on, answer.encode), outlives=answer.outlives)
         return Throttled(answer, self.throttle_ms) if self.throttle_ms else answer
 
     def timed(self, steps: Iterator[Any]) -> Iterator[Any]:

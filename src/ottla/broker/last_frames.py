@@ -1,0 +1,77 @@
+"""Produce requests that came before their client has closed its connection, and are not carried out yet.
+
+A producer with acks=0 waits for nothing: it closes when it has sent all. As in Kafka, what has come is written. (Where
+the connection stays half open meanwhile, `server` carries out what waits; Python's TLS cannot stay.)
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import Final
+
+from ottla.base.errors import OttlaError
+from ottla.broker.answers import Answer, Dispatch, Frame, Later
+from ottla.broker.session import Session
+from ottla.wire.apis import ApiKey
+
+_log: Final = logging.getLogger(__name__)
+
+_PRODUCE: Final = int(ApiKey.PRODUCE).to_bytes(2, "big")
+
+
+class LastFrames:
+    """Those of all connections that are gone."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        """Of frames that are not begun yet so many bytes are kept at most."""
+        self._limit_bytes = limit_bytes
+        self._held_bytes = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def take(self, under_way: Later | None, frames: Iterable[Frame], dispatch: Dispatch, session: Session) -> bool:
+        """Carry out what is under way, and then the frames. Nobody hears what becomes of them.
+
+        False when others have so many that these are dropped.
+        """
+        rest = [frame for frame in frames if bytes(frame[:2]) == _PRODUCE]
+        size_bytes = sum(map(len, rest))
+        has_room = self._held_bytes + size_bytes <= self._limit_bytes
+        if not has_room:
+            rest, size_bytes = [], 0
+        if under_way is None and not rest:
+            return has_room
+        self._held_bytes += size_bytes
+        task = asyncio.get_running_loop().create_task(_carry_out(under_way, rest, dispatch, session))
+        self._tasks.add(task)
+
+        def ended(gone: asyncio.Task[None]) -> None:
+            self._tasks.discard(gone)
+            self._held_bytes -= size_bytes
+
+        task.add_done_callback(ended)
+        return has_room
+
+    def stop(self) -> None:
+        """The broker stops, and writes nothing more."""
+        for task in self._tasks:
+            task.cancel()
+
+
+async def _carry_out(under_way: Later | None, frames: Iterable[Frame], dispatch: Dispatch, session: Session) -> None:
+    try:
+        await _end_of(under_way)
+        for frame in frames:
+            await _end_of(dispatch(frame, session))
+            await asyncio.sleep(0)
+    except OttlaError as fault:
+        _log.info("what %s had sent before it closed is not carried out: %s", session.client_host, fault)
+    except Exception:  # noqa: BLE001 - logged; one bad request must not be silent
+        _log.exception("a request of %s, which has closed its connection, failed", session.client_host)
+
+
+async def _end_of(answer: Answer) -> None:
+    while isinstance(answer, Later):
+        result = await answer.future
+        if isinstance(result, BaseException):
+            raise result
+        answer = answer.encode(result)
