@@ -11,7 +11,7 @@ import pytest
 
 from ottla.base.clock import ManualClock
 from ottla.base.errors import StorageError
-from ottla.base.limits import BUSY_BUFFER_BYTES, FRAMES_AT_ONCE, LARGE_FRAME_BYTES, STALLED_FRAME_MS
+from ottla.base.limits import BUSY_BUFFER_BYTES, FRAMES_AT_ONCE, LARGE_FRAME_BYTES, SLOW_FRAME_MS, STALLED_FRAME_MS
 from ottla.broker.answers import Answer, Frame, Later
 from ottla.broker.connections import Connections
 from ottla.broker.server import Listener
@@ -109,6 +109,32 @@ async def test_a_frame_that_stops_gives_its_memory_to_those_that_wait(world: _Wo
     stopped.connection.connection_lost(None)
     waiting.send_bytes(bytes(_FRAME_BYTES))
     assert world.sizes == [_FRAME_BYTES]
+
+
+async def test_a_frame_that_is_slow_gives_its_memory_to_those_that_wait(world: _World) -> None:
+    """Six clients with a byte every few seconds kept everybody's larger frames out for ten minutes."""
+    slow, other, waiting = world.clients(3)
+    for each in (slow, other, waiting):
+        each.send_bytes(_HEAD)
+    for _ in range(SLOW_FRAME_MS // STALLED_FRAME_MS):
+        world.after(STALLED_FRAME_MS)
+        assert not slow.transport.aborted
+        for each in (slow, other):
+            each.send_bytes(b"x")
+    world.after(1)
+    assert [each.transport.aborted for each in (slow, other, waiting)] == [True, True, False]
+    slow.connection.connection_lost(None)
+    waiting.send_bytes(bytes(_FRAME_BYTES))
+    assert world.sizes == [_FRAME_BYTES]
+
+
+async def test_a_frame_may_be_slow_while_nobody_waits(world: _World) -> None:
+    (slow,) = world.clients(1)
+    slow.send_bytes(_HEAD)
+    for _ in range(SLOW_FRAME_MS // STALLED_FRAME_MS + 1):
+        world.after(STALLED_FRAME_MS)
+        slow.send_bytes(b"x")
+    assert not slow.transport.aborted
 
 
 async def test_a_frame_may_stop_while_nobody_waits(world: _World) -> None:

@@ -107,6 +107,10 @@ MAX_RECEIVED_BYTES: Final = 536_870_912
 #: While frames wait for that memory, a frame that has some and of which nothing comes for so long gives it up.
 STALLED_FRAME_MS: Final = 10_000
 
+#: Milliseconds after which a frame must be whole while others wait for its memory: a few clients that announce frames
+#: of 100 MB, and send a byte now and then, would keep everybody's larger frames out for `connections.max.idle.ms`.
+SLOW_FRAME_MS: Final = 30_000
+
 #: A larger frame is received into memory of its own. The buffer of a connection grows so far and stays: a produce
 #: request of a megabyte (`max.request.size` of Kafka's producer) fits with its headers, so it needs no new memory.
 LARGE_FRAME_BYTES: Final = 2_097_152

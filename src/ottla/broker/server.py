@@ -30,6 +30,7 @@ from ottla.base.limits import (
     LARGE_FRAME_BYTES,
     MAX_WAITING_BYTES,
     MAX_WAITING_FRAMES,
+    SLOW_FRAME_MS,
     STALLED_FRAME_MS,
 )
 from ottla.broker.answers import Answer, Dispatch, Encoded, Frame, Last, Later, Throttled
@@ -256,8 +257,8 @@ class Connection(asyncio.BufferedProtocol):
     def overdue(self, now_ms: int, max_idle_ms: int) -> str:
         """Why it is time to close this connection; empty if it is not. A `max_idle_ms` below 0 is no limit.
 
-        It is idle; or its frame is not whole after as long a time, however often a byte comes; or its frame has stopped
-        and others wait for the memory.
+        It is idle; or its frame is not whole after as long a time, however often a byte comes; or its frame has
+        stopped, or is slow, and others wait for the memory.
         """
         if self._transport is None:
             return ""
@@ -266,8 +267,11 @@ class Connection(asyncio.BufferedProtocol):
         if self._waits_for_memory:
             return ""
         held_bytes = self._held_bytes if self._reading or self._has_strangers_frame else 0
-        if held_bytes and self._memory.is_short and now_ms - self.active_ms > STALLED_FRAME_MS:
-            return "its frame has stopped, and others wait for its memory (queued.max.request.bytes)"
+        if held_bytes and self._memory.is_short:
+            if now_ms - self.active_ms > STALLED_FRAME_MS:
+                return "its frame has stopped, and others wait for its memory (queued.max.request.bytes)"
+            if self._frame_since_ms is not None and now_ms - self._frame_since_ms > SLOW_FRAME_MS:
+                return "its frame takes too long, and others wait for its memory (queued.max.request.bytes)"
         if max_idle_ms < 0:
             return ""
         if self._outbox is not None and self._outbox.progress != self._progress:  # it reads, however slowly
