@@ -16,6 +16,7 @@ from ottla.broker.answers import Answer, Frame, Later
 from ottla.broker.connections import Connections
 from ottla.broker.server import Listener
 from tests.broker.lone_connections import LoneClient
+from tests.broker.ticking import some_turns_until
 
 _FRAME_BYTES = 10 * BUSY_BUFFER_BYTES
 _HEAD = struct.pack(">i", _FRAME_BYTES)
@@ -90,6 +91,28 @@ async def test_small_frames_need_no_memory(world: _World) -> None:
     (small,) = world.clients(1)
     small.send(3)
     assert world.sizes == [1] * 3
+
+
+async def test_frames_that_wait_for_an_answer_are_bounded_over_all_connections(world: _World) -> None:
+    """Each connection may have 8 MB of them; a thousand clients with a long fetch in front had eight gigabytes."""
+    clients, answers = world.clients(5), []
+    for each in clients:
+        world.answered = asyncio.get_running_loop().create_future()
+        answers.append(world.answered)
+        each.send(1)
+    frame = struct.pack(">i", BUSY_BUFFER_BYTES - 4) + bytes(BUSY_BUFFER_BYTES - 4)
+    frames = 0
+    while any(each.transport.is_reading() for each in clients):
+        for each in clients:
+            if each.transport.is_reading():
+                each.send_bytes(frame)
+                frames += 1
+    assert frames < 2 * _FRAME_BYTES // BUSY_BUFFER_BYTES + 2 * len(clients)
+    clients[0].connection.connection_lost(None)  # what it had waiting is gone
+    for answer in answers[1:]:
+        answer.set_result(None)
+    await some_turns_until(lambda: world.listener.connections.waiting_bytes == 0)
+    assert all(each.transport.is_reading() for each in clients[1:])
 
 
 async def test_a_frame_larger_than_the_limit_is_received_when_it_is_alone(world: _World) -> None:

@@ -64,7 +64,10 @@ class Connections:
     ) -> None:
         """The limits are `max.connections`, `connections.max.idle.ms` and `queued.max.request.bytes`; where the last is
         -1, MAX_RECEIVED_BYTES. `limits` has all about the number of connections, and comes before `max_connections`."""
-        self.memory = FrameMemory(max_queued_bytes if max_queued_bytes > 0 else MAX_RECEIVED_BYTES)
+        self._max_queued_bytes = max_queued_bytes if max_queued_bytes > 0 else MAX_RECEIVED_BYTES
+        self.memory = FrameMemory(self._max_queued_bytes)
+        #: Of whole frames that wait for their turn.
+        self.waiting_bytes = 0
         #: The same for those who have not said who they are: they must not take it from the others.
         self.strangers_memory = FrameMemory(MAX_STRANGERS_BYTES)
         self.unread = UnreadAnswers(MAX_UNREAD_BYTES)
@@ -88,6 +91,11 @@ class Connections:
         else:
             self._open[connection] = at
         return admission
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether so much waits, of all of them, that none should have more than one frame waiting."""
+        return self.waiting_bytes > self._max_queued_bytes
 
     @property
     def is_full(self) -> bool:

@@ -57,7 +57,7 @@ class Connection(asyncio.BufferedProtocol):
         self._listener = listener
         self._frames = FrameBuffer(listener.first_bytes, one_by_one=listener.is_guarded)
         self._waiting: deque[Frame] = deque()
-        self._waiting_bytes = 0
+        self._waiting_bytes = self._counted_bytes = 0
         self._turn_is_due = False
         self._later: Later | None = None
         self._reading = True
@@ -137,6 +137,7 @@ class Connection(asyncio.BufferedProtocol):
         self._waits_for_answers = False
         self._leave_the_last()
         self._waiting.clear()
+        self._listener.connections.waiting_bytes -= self._counted_bytes
         self._memory.forget(self)
         self._give_memory_back()
         if self._outbox is not None:
@@ -344,6 +345,11 @@ class Connection(asyncio.BufferedProtocol):
     def _regulate(self) -> None:
         """Read the socket, unless too much waits here or there is no memory for what comes."""
         crowded = len(self._waiting) > MAX_WAITING_FRAMES or self._waiting_bytes > MAX_WAITING_BYTES
+        if self._waiting_bytes or self._counted_bytes:
+            connections = self._listener.connections
+            connections.waiting_bytes += self._waiting_bytes - self._counted_bytes
+            self._counted_bytes = self._waiting_bytes
+            crowded = crowded or (bool(self._waiting) and connections.is_crowded)
         stops = crowded or self._has_strangers_frame or self._is_held
         stops = stops or self._waits_for_memory or self._waits_for_answers
         if self._transport is not None and stops is self._reading and not self._transport.is_closing():
