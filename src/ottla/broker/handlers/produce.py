@@ -217,7 +217,8 @@ class _Produce:
 
     def prepare(self) -> "asyncio.Future[Any] | None":
         """Compress batches as their topics want it, open some; None when nothing has to be waited for."""
-        both = self._recompression.run(), self._opening.run()
+        beside = self._node.partitions.beside
+        both = self._recompression.run(beside), self._opening.run(beside)
         waiting = [each for each in both if each is not None]
         return asyncio.gather(*waiting) if waiting else None
 

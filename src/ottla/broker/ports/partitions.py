@@ -1,7 +1,8 @@
 """The partitions that this node leads, as requests reach them."""
 
-from collections.abc import Iterable
-from typing import Protocol
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Protocol, TypeVar
 
 from ottla.broker.disk import Space
 from ottla.broker.runtime.faults import DiskFaults
@@ -9,6 +10,8 @@ from ottla.broker.runtime.partitions import Partition
 from ottla.broker.runtime.slices import Slices
 from ottla.broker.runtime.syncs import Syncs
 from ottla.broker.runtime.wakes import Wakes
+
+T = TypeVar("T")
 
 
 class LedPartitions(Protocol):
@@ -28,6 +31,8 @@ class LedPartitions(Protocol):
     def all(self) -> Iterable[Partition]: ...
 
     def space(self) -> Space: ...
+
+    def beside(self, work: Callable[[], T], /) -> "asyncio.Future[T]": ...
 
     async def write_checkpoint(self, slices: Slices) -> None: ...
 

@@ -39,11 +39,11 @@ class Opening:
         if needs_look(header, config, now_ms):
             self._wanted[id(records)] = partial(look_at, records, config, tp, now_ms)
 
-    def run(self) -> "asyncio.Future[None] | None":
-        """Look at them in a thread; None when there are none."""
+    def run(self, beside: Callable[[Callable[[], None]], "asyncio.Future[None]"]) -> "asyncio.Future[None] | None":
+        """Look at them `beside` the loop; None when there are none."""
         if not self._wanted:
             return None
-        return asyncio.get_running_loop().run_in_executor(None, self._work)
+        return beside(self._work)
 
     def looked(self, records: Buffer) -> Looked | None:
         """What was found in this batch, or None. It is handed out once: it may be large."""

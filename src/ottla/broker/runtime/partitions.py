@@ -6,12 +6,13 @@ Other code never keeps a partition. It asks for it by name each time, so that on
 
 import asyncio
 import logging
+import os
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from ottla.base.clock import Clock
 from ottla.base.errors import CorruptDataError, StorageError
@@ -42,6 +43,8 @@ T = TypeVar("T")
 
 #: Of a partition that is made now, nobody knows anything.
 _NEW = Outside()
+#: For batches that are compressed anew, or looked at.
+_BATCH_THREADS: Final = max(2, min(8, os.cpu_count() or 1))
 
 
 class Watcher(Protocol):
@@ -136,6 +139,7 @@ class Partitions:
         self.wakes = Wakes()
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._files = ThreadPoolExecutor(1, "files")
+        self._batches = ThreadPoolExecutor(_BATCH_THREADS, "batches")
 
     def find(self, topic: str, partition: int) -> Partition | None:
         """The partition if this node leads it, else None."""
@@ -382,6 +386,11 @@ class Partitions:
         """
         return asyncio.get_running_loop().run_in_executor(self._files, work)
 
+    def beside(self, work: Callable[[], T]) -> "asyncio.Future[T]":
+        """Run `work`, which takes the processor, in a thread for batches. What waits for the device has other threads:
+        a few batches that stand for gigabytes must not keep every sync waiting."""
+        return asyncio.get_running_loop().run_in_executor(self._batches, work)
+
     @property
     def lacks_checkpoints(self) -> bool:
         """Whether the start has found a checkpoint that cannot be used: it should be written again soon."""
@@ -423,6 +432,7 @@ class Partitions:
         no such mark.
         """
         self._files.shutdown()
+        self._batches.shutdown(cancel_futures=True)
         logs = [each.log for each in self._partitions.values()]
         faults = [*_faults(log.flush for log in logs), *_faults([self.checkpoint_plan(is_last=True)])]
         faults += _faults(log.close for log in logs)

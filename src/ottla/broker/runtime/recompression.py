@@ -1,6 +1,7 @@
 """`compression.type` of a topic: clients' batches are compressed anew before they are appended, beside the loop."""
 
 import asyncio
+from collections.abc import Callable
 
 from ottla.base.errors import kept
 from ottla.base.limits import MAX_INLINE_COMPRESSION, MAX_RECOMPRESSED_BYTES
@@ -27,14 +28,14 @@ class Recompression:
         if compression_number(records) != config.compression and _is_acceptable(records, config):
             self._wanted[id(records)] = (records, config)
 
-    def run(self) -> "asyncio.Future[None] | None":
-        """Do it: at once (None), or in a thread when it may take long."""
+    def run(self, beside: Callable[[Callable[[], None]], "asyncio.Future[None]"]) -> "asyncio.Future[None] | None":
+        """Do it: at once (None), or `beside` the loop when it may take long."""
         if not self._wanted:
             return None
         if all(_is_short(records) for records, _ in self._wanted.values()) and len(self._wanted) == 1:
             self._work()
             return None
-        return asyncio.get_running_loop().run_in_executor(None, self._work)
+        return beside(self._work)
 
     def changed(self, records: Buffer) -> Buffer | CorruptBatchError:
         """What to append instead of `records`, or why they cannot be compressed anew."""
