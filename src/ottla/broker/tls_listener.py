@@ -4,7 +4,8 @@ Theory of operation. Sockets are accepted here and not by the loop's server, for
 `max.connections` from its first byte on and not only after its handshake; each gets the certificate that is on the
 disk now; and a handshake that fails is told, here with the address it came from, and to the client by an alert.
 Handshakes run in the event loop, a step for each message of the client; one that is not over after `TLS_HANDSHAKE_MS`
-is given up.
+is given up. The first step signs, and takes longest. So a handshake begins when the client's first bytes are here, and
+few begin in a turn of the loop, also where many clients that are connected already speak at one moment.
 """
 
 import asyncio
@@ -42,6 +43,8 @@ class TlsListener(Listener):
         self._handshake_s = handshake_ms / 1000
         self._sockets: list[socket.socket] = []
         self._handshakes: set[asyncio.Task[None]] = set()
+        #: Those that may begin in this turn of the loop.
+        self._may_begin = asyncio.Semaphore(HANDSHAKES_AT_ONCE)
         return self
 
     async def listen(self, host: str, port: int, backlog: int) -> tuple[str, int]:
@@ -136,6 +139,7 @@ class TlsListener(Listener):
             # asyncio asks for it only where a socket names its protocol, which an accepted one does not
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             SEND_ALERT.set(partial(_send_alert, accepted, told))
+            await self._begin(accepted)
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: connection, accepted, ssl=context, ssl_handshake_timeout=self._handshake_s
             )
@@ -153,6 +157,21 @@ class TlsListener(Listener):
             accepted.close()
             raise
 
+    async def _begin(self, accepted: socket.socket) -> None:
+        """Return when the client has said something, and it is its turn. OSError if it says nothing for long."""
+        loop = asyncio.get_running_loop()
+        has_come = loop.create_future()
+        loop.add_reader(accepted.fileno(), _set, has_come)
+        try:
+            async with asyncio.timeout(self._handshake_s):
+                await has_come
+        except TimeoutError:
+            raise TimeoutError(f"the client has said nothing for {self._handshake_s:g} s") from None
+        finally:
+            loop.remove_reader(accepted.fileno())
+        await self._may_begin.acquire()
+        loop.call_soon(self._may_begin.release)
+
     def identify(self, connection: Connection, transport: asyncio.BaseTransport) -> bool:
         if self.is_guarded:
             return True  # SASL says who it is
@@ -162,6 +181,11 @@ class TlsListener(Listener):
             self.connections.tell_closed(connection.session.client_host, fault)
             return False
         return True
+
+
+def _set(has_come: "asyncio.Future[None]") -> None:
+    if not has_come.done():
+        has_come.set_result(None)
 
 
 def _send_alert(accepted: socket.socket, told: list[socket.socket], alert: bytes) -> None:

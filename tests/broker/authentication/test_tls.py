@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import shutil
+import socket
 import ssl
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ import pytest
 from ottla import AsyncAdmin, AsyncConsumer, AsyncProducer, ConfigResource, NewTopic, ResourceType
 from ottla.base.clock import ManualClock, SystemClock
 from ottla.base.errors import ConfigError
+from ottla.base.limits import HANDSHAKES_AT_ONCE
 from ottla.broker.authentication.tls import ServerTls, make_context, tls_keys
 from ottla.broker.config import BrokerConfig
 from ottla.broker.config_keys import STANDARD_AUTHORIZER
@@ -194,6 +198,36 @@ async def test_a_handshake_that_has_not_ended_counts_as_a_connection(directory: 
     listener.stop()
     await listener.stopped()
     assert not connections.is_full
+
+
+def _hello(tls: ssl.SSLContext) -> bytes:
+    """What a client says first."""
+    nothing, said = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with suppress(ssl.SSLWantReadError):
+        tls.wrap_bio(nothing, said, server_hostname="127.0.0.1").do_handshake()
+    return said.read()
+
+
+async def test_few_handshakes_begin_in_a_turn_although_many_clients_speak_at_one_moment(directory: Path) -> None:
+    """Each signs. A hundred with a key of RSA 4096 kept the loop for half a second."""
+    count = 24
+    listener, connections = _listener(directory, handshake_ms=60_000, max_connections=count)
+    address = await listener.listen("127.0.0.1", 0, count)
+    with ExitStack() as stack:
+        clients = [stack.enter_context(socket.create_connection(address)) for _ in range(count)]
+        while not connections.is_full:  # noqa: ASYNC110 - the listener tells nobody
+            await asyncio.sleep(0)
+        for each in clients:
+            each.sendall(_hello(_context(directory)))
+        answered, waiting = [], clients
+        while waiting:
+            await asyncio.sleep(0)
+            heard, _, _ = select.select(waiting, (), (), 0)
+            answered.append(len(heard))
+            waiting = [each for each in waiting if each not in heard]
+    assert max(answered) <= HANDSHAKES_AT_ONCE
+    listener.stop()
+    await listener.stopped()
 
 
 async def test_who_is_refused_gets_no_handshake_and_who_has_to_wait_gets_it_later(directory: Path) -> None:
