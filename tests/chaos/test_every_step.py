@@ -181,6 +181,18 @@ def _directory(folder: Path, seed: int) -> Iterator[tuple[MortalBroker, _Load]]:
         load.judge()
 
 
+def _some_lives(folder: Path, seed: int, deaths: Sequence[Death]) -> Counter[str]:
+    """Lives on several directories, each of which is judged behind its last one."""
+    died: Counter[str] = Counter()
+    for begin in range(0, len(deaths), _LIVES):
+        print(f"{begin} of {len(deaths)} lives are judged")
+        with _directory(folder / str(begin), seed) as (broker, load):
+            load.wait_for_transactions(20)
+            broker.stop()
+            died += _all_lives(broker, deaths[begin : begin + _LIVES])
+    return died
+
+
 @chaos_seeds(1, slow=[2])
 def test_t13_the_broker_dies_at_its_durable_steps(tmp_path: Path, seed: int, pytestconfig: pytest.Config) -> None:
     draw = random.Random(seed)
@@ -189,12 +201,10 @@ def test_t13_the_broker_dies_at_its_durable_steps(tmp_path: Path, seed: int, pyt
         steps = _first_life(broker, load)
         deaths = _deaths(steps, draw, draw.sample(sorted(_KNOWN), 5) if is_short else None)
         died = _all_lives(broker, deaths[:_LIVES])
-    for begin in range(_LIVES, len(deaths), _LIVES):
-        print(f"{begin} of {len(deaths)} lives are judged")
-        with _directory(tmp_path / str(begin), seed) as (broker, load):
-            load.wait_for_transactions(20)
-            broker.stop()
-            died += _all_lives(broker, deaths[begin : begin + _LIVES])
+    died += _some_lives(tmp_path / "more", seed, deaths[_LIVES:])
+    # A busy machine does not come to the eighth time of a step in a life: then its first time will do.
+    missed = [death for death in deaths if not died[death.step]]
+    died += _some_lives(tmp_path / "again", seed, [death._replace(nth=1) for death in missed])
     never = {death.step for death in deaths} - {step for step, times in died.items() if times}
     print(f"{sum(died.values())} deaths of {len(deaths)} lives; nobody died at {sorted(never)}")
     assert not never & _KNOWN, f"no life has died at {sorted(never)}"
