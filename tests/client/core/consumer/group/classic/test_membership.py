@@ -87,7 +87,8 @@ def test_what_is_refused_for_good_is_raised_and_the_next_poll_joins_again() -> N
         (ErrorCode.GROUP_AUTHORIZATION_FAILED, "READ"),
         (ErrorCode.INVALID_GROUP_ID, "choose another"),
         (ErrorCode.FENCED_INSTANCE_ID, "an id of its own"),
-        (ErrorCode.UNKNOWN_SERVER_ERROR, "group g$"),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, "larger than its message.max.bytes"),
+        (ErrorCode.INVALID_REQUEST, "group g$"),
     ],
 )
 def test_what_is_refused_for_good_says_what_to_do(code: ErrorCode, advice: str) -> None:

@@ -20,6 +20,9 @@ _ADVICE: Final[Mapping[ErrorCode, str]] = {
     "`ottla groups describe {group}` shows who they are",
     _E.INVALID_SESSION_TIMEOUT: "session.timeout.ms is {session} and has to lie between "
     "group.min.session.timeout.ms and group.max.session.timeout.ms of the brokers: set another one",
+    _E.UNKNOWN_SERVER_ERROR: "the coordinator could not carry it out, and its log says why. One cause is an assignment "
+    "of the whole group that is larger than its message.max.bytes: have fewer members and partitions, or less user "
+    "data of the assignor",
     _E.GROUP_MAX_SIZE_REACHED: "the group is full: stop a member, or raise group.max.size of the brokers",
 }
 
