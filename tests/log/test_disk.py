@@ -37,6 +37,36 @@ def test_a_log_on_disk_survives_kill_9_and_a_clean_stop(tmp_path: Path) -> None:
     assert append(again, idempotent(49, size=49)).duplicate
 
 
+def test_a_closed_log_takes_nothing_more_and_leaves_the_files_to_the_next_one(tmp_path: Path) -> None:
+    log = open_log(DirectoryStorage(tmp_path))
+    append(log, batch(3))
+    log.close()
+    following = open_log(DirectoryStorage(tmp_path), clean=True)
+    append(following, batch())
+    for change in (lambda: append(log, batch()), lambda: end(log, commit=True), lambda: log.roll(NOW_MS)):
+        with pytest.raises(StorageError, match="is closed"):
+            change()
+    assert (log.end_offset, following.end_offset) == (3, 4)
+    assert len(every_batch(open_log(DirectoryStorage(tmp_path)))) == 2
+
+
+def test_a_closed_file_has_no_descriptor_that_may_be_another_file_s_by_now(tmp_path: Path) -> None:
+    file = DirectoryStorage(tmp_path).open("closed", create=True)
+    file.append([b"before"])
+    file.close()
+    with (tmp_path / "other").open("w+b") as other:
+        other.write(b"untouched")
+        other.flush()
+        with pytest.raises(StorageError):
+            file.append([b"behind"])
+        with pytest.raises(StorageError):
+            file.sync()
+        other.seek(0)
+        assert other.read() == b"untouched"
+    assert file.fileno() == -1
+    file.close()
+
+
 def test_a_torn_tail_on_disk_is_cut(tmp_path: Path) -> None:
     log = open_log(DirectoryStorage(tmp_path))
     append(log, batch(3))

@@ -188,13 +188,7 @@ class BrokerApp:
 
         StorageError when the disk refuses a write; the broker has stopped nevertheless.
         """
-        for listener in self._listeners:
-            listener.stop()
-        for sasl in self._sasl:
-            await sasl.stop()
-        self._connections.close()
-        for listener in self._listeners:
-            await listener.stopped()
+        await self._end_connections()
         if self._loading is not None:
             self._loading.cancel()
             await asyncio.gather(self._loading, return_exceptions=True)
@@ -216,6 +210,17 @@ class BrokerApp:
             ) from None
         finally:
             self._disk.unlock()
+
+    async def _end_connections(self) -> None:
+        """Return when nobody is served any more, nor will be."""
+        for listener in self._listeners:
+            listener.stop()
+        self._connections.close()
+        for sasl in self._sasl:
+            await sasl.stop()
+        for listener in self._listeners:
+            await listener.stopped()
+        await self._connections.ended()
 
     def _recover(self, assignors: Mapping[str, ServerAssignor]) -> Node:
         config, clock = self._config, self.clock

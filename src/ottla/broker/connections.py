@@ -1,5 +1,6 @@
 """All connections of a broker, whichever listener they came by: how many there are, and which are closed in time."""
 
+import asyncio
 import logging
 import socket
 from typing import Final, Protocol
@@ -75,8 +76,11 @@ class Connections:
         self._clock = clock
         self.limits = ConnectionLimits(limits or Limits(max_connections))
         self._max_idle_ms = max_idle_ms
-        #: With the listener and address by which each is counted.
-        self._open: dict[Managed, tuple[str, str]] = {}
+        #: With the listener and address by which each is counted; None for one that is refused, and not closed yet.
+        self._open: dict[Managed, tuple[str, str] | None] = {}
+        #: Whether nobody may come any more.
+        self.is_closing = False
+        self._one_has_gone = asyncio.Event()
         self._quiet = Quiet(clock)
         #: When one that is closed was active last.
         self._active_ms = clock.monotonic_ms()
@@ -85,11 +89,13 @@ class Connections:
         """Take a new connection. Whoever calls serves it, or closes it if it is refused, after the delay."""
         session = connection.session
         at = session.listener, plain_address(session.client_host.removeprefix("/"))
-        admission = self.limits.admit(*at, self._clock.monotonic_ms())
-        if admission.refused:
-            self.tell_refused(admission.refused, session.client_host)
+        if self.is_closing:
+            admission = Admission(0, "the broker stops")
         else:
-            self._open[connection] = at
+            admission = self.limits.admit(*at, self._clock.monotonic_ms())
+            if admission.refused:
+                self.tell_refused(admission.refused, session.client_host)
+        self._open[connection] = None if admission.refused else at
         return admission
 
     @property
@@ -103,10 +109,11 @@ class Connections:
         return self.limits.is_full
 
     def closed(self, connection: Managed) -> None:
-        """Forget a connection. No-op for one that was refused."""
+        """Forget a connection. No-op for one that is forgotten already."""
         at = self._open.pop(connection, None)
         if at is not None:
             self.limits.gone(*at)
+        self._one_has_gone.set()
         self._active_ms = max(self._active_ms, connection.active_ms)
 
     def tell_refused(self, why: str, client_host: str) -> None:
@@ -126,10 +133,21 @@ class Connections:
             _log.warning("%s%s", what, more)
 
     def close(self) -> None:
-        """Close every connection."""
+        """Close every connection. Those that come from now on are closed at once."""
+        self.is_closing = True
         for connection in list(self._open):
             connection.close()
         self.last_frames.stop()
+
+    async def ended(self) -> None:
+        """Behind `close`: wait until none is open any more.
+
+        One that was accepted just before is made in the next turn.
+        """
+        await asyncio.sleep(0)
+        while self._open:
+            self._one_has_gone.clear()
+            await self._one_has_gone.wait()
 
     @property
     def active_ms(self) -> int:

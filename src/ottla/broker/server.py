@@ -99,7 +99,7 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(peer, tuple):
             self.session.client_host = f"/{peer[0]}"
         admission = self._admission or self._listener.connections.opened(self)
-        if not self._listener.identify(self, transport):
+        if self._listener.connections.is_closing or not self._listener.identify(self, transport):
             self.close()
         elif admission.delay_ms and self._admission is None:
             self._wait(admission)
@@ -133,6 +133,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        self._listener.connections.closed(self)
         self.session.is_gone = True
         self._waits_for_answers = False
         self._leave_the_last()
@@ -144,7 +145,6 @@ class Connection(asyncio.BufferedProtocol):
             self._outbox.close()
             self._outbox = None
         self._dispatch = self._listener.dispatch  # what stood before it knows this connection: no cycle may stay
-        self._listener.connections.closed(self)
 
     def _leave_the_last(self) -> None:
         """Nobody waits any more for what is under way, but a producer with acks=0 wants it written."""
@@ -298,6 +298,11 @@ class Connection(asyncio.BufferedProtocol):
         has_tls = self._transport is not None and self._transport.get_extra_info("ssl_object") is not None
         self._is_at_end = bool(self._waiting) and not has_tls
         return self._is_at_end
+
+    @property
+    def is_made(self) -> bool:
+        """Whether it has a transport, which will tell of its end."""
+        return self._transport is not None
 
     def close(self) -> None:
         """Close now; what was not sent yet is dropped."""
@@ -462,9 +467,14 @@ class Listener:
     async def listen(self, host: str, port: int, backlog: int) -> tuple[str, int]:
         """Start listening; the host and port that were bound. Raises OSError when the address cannot be had."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Connection(self), host or None, port, backlog=backlog)
+        self._server = await loop.create_server(self._make, host or None, port, backlog=backlog)
         bound = self._server.sockets[0].getsockname()
         return str(bound[0]), int(bound[1])
+
+    def _make(self) -> Connection:
+        if self.connections.is_closing:  # asyncio closes the socket; its transports cannot be made behind `stop`
+            raise ConnectionAbortedError("the broker stops")
+        return Connection(self)
 
     def guard(self, make: Guard, max_receive_bytes: int) -> None:
         """Have every connection guarded, and its frames no larger than this, until it is known who the client is."""

@@ -124,6 +124,8 @@ class DiskFile:
 
     def sync(self) -> None:
         with self._syncing:
+            if self._descriptor < 0:
+                raise StorageError(f"{self._path}: it is closed")
             refusals = _REFUSALS[self._id]
             self._must_be_written(refusals)
             try:
@@ -170,6 +172,7 @@ class DiskFile:
 
     def close(self) -> None:
         self._close()
+        self._descriptor = -1  # its number may be that of another file by now
 
 
 class OpenFile(Protocol):

@@ -129,10 +129,12 @@ class TlsListener(Listener):
         connection.session.client_host = client_host
         admission = connection.opened()
         told: list[socket.socket] = []
+        is_handed_over = False
         try:
             if admission.delay_ms:
                 await asyncio.sleep(admission.delay_ms / 1000)
             if admission.refused:
+                self.connections.closed(connection)
                 accepted.close()
                 return
             context = await self._tls.context()
@@ -140,6 +142,7 @@ class TlsListener(Listener):
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             SEND_ALERT.set(partial(_send_alert, accepted, told))
             await self._begin(accepted)
+            is_handed_over = True
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: connection, accepted, ssl=context, ssl_handshake_timeout=self._handshake_s
             )
@@ -153,8 +156,14 @@ class TlsListener(Listener):
             finally:
                 self.connections.closed(connection)
         except BaseException:
-            self.connections.closed(connection)
-            accepted.close()
+            connection.close()  # it may be made already
+            if not connection.is_made:
+                self.connections.closed(connection)
+            if is_handed_over:  # the loop closes it, when it sees its end
+                with suppress(OSError):
+                    accepted.shutdown(socket.SHUT_RDWR)
+            else:
+                accepted.close()
             raise
 
     async def _begin(self, accepted: socket.socket) -> None:

@@ -253,7 +253,7 @@ class PartitionLog:
     ) -> tuple[Segment, int]:
         """Put the batch's bytes at the end of the active segment. Rolls to a new segment first, if it is time."""
         offset, size_bytes = self.end_offset, header.size_bytes
-        segment = self._segments.active
+        segment = self._segments.to_append()
         last_offset, rolling = offset + header.last_offset_delta, self._segments.is_rolling
         if rolling or segment.should_roll(self.config, size_bytes, timestamp_ms, last_offset, now_ms):
             self.roll(now_ms)
@@ -496,5 +496,4 @@ class PartitionLog:
             self._epochs.sync()
         self.flush(sync=sync)
         self._snapshots.ensure(self._producers)
-        for segment in self._segments:
-            segment.close()
+        self._segments.close()

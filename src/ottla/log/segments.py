@@ -38,6 +38,8 @@ class Segments:
         self.is_rolling = False
         #: The first file's name is on the device for certain.
         self.is_named = False
+        #: The files may be those of another log by now.
+        self._is_closed = False
 
     def __iter__(self) -> Iterator[Segment]:
         return iter(self._segments)
@@ -66,13 +68,25 @@ class Segments:
         if len(self) == 1 and not self.is_named:
             self._storage.sync_names()
             self.is_named = True
-        self.active.end()
+        self.to_append().end()
         was_rolling, self.is_rolling = self.is_rolling, True
         segment = Segment.create(self._storage, end_offset, config, now_ms)
         if was_rolling:
             segment.remove_mark()
         self._add(segment)
         self.is_rolling = False
+
+    def to_append(self) -> Segment:
+        """The active segment. StorageError behind `close`."""
+        if self._is_closed:
+            raise StorageError(f"the log with {self.active.log_name} is closed")
+        return self.active
+
+    def close(self) -> None:
+        """Close the files. They are opened again to be read, but nothing is appended any more."""
+        self._is_closed = True
+        for segment in self._segments:
+            segment.close()
 
     def _add(self, segment: Segment) -> None:
         """Make `segment` the active one."""

@@ -71,7 +71,7 @@ class File(Protocol):
         ...
 
     def close(self) -> None:
-        """Close the file. No-op when it is closed already."""
+        """Close the file: it can be neither read nor written any more. No-op when it is closed already."""
         ...
 
 
