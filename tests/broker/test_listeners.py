@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import uvloop
 
 from ottla.base.errors import ConfigError
 from ottla.broker.app import CannotListenError
 from ottla.broker.config import BrokerConfig
 from ottla.broker.config_keys import STANDARD_AUTHORIZER
 from ottla.broker.listeners import Endpoint
+from ottla.log.checkpoint import CLEAN_SHUTDOWN_MARKER
 from ottla.testing import AsyncBroker, Broker
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.metadata import MetadataRequest
+from tests.broker import four_listeners
 from tests.broker.wire_client import WireClient
 
 TWO = {
@@ -86,6 +92,72 @@ async def test_a_port_that_is_taken_is_named_and_the_others_are_given_back() -> 
     await server.wait_closed()
     async with broker:
         assert broker.listener("OUTSIDE") == f"127.0.0.1:{taken}"
+
+
+async def _knock(address: tuple[str, int], came: list[socket.socket]) -> None:
+    """Come as soon as somebody listens there."""
+    while not came:
+        client = socket.socket()
+        client.setblocking(False)
+        try:
+            await asyncio.get_running_loop().sock_connect(client, address)
+            came.append(client)
+        except OSError:
+            client.close()
+        await asyncio.sleep(0)
+
+
+async def _start_where_a_port_is_taken(directory: Path, second: str) -> None:
+    with socket.socket() as taken, socket.socket() as free:
+        for each in (taken, free):
+            each.bind(("127.0.0.1", 0))
+        taken.listen()
+        first = free.getsockname()
+        free.close()
+        keys = {key: value for key, value in four_listeners.settings(directory).items() if "listener" not in key}
+        keys["listeners"] = f"PLAINTEXT://127.0.0.1:{first[1]},{second}://127.0.0.1:{taken.getsockname()[1]}"
+        keys["listener.security.protocol.map"] = "PLAINTEXT:PLAINTEXT,OUTSIDE:PLAINTEXT,SSL:SSL"
+        came: list[socket.socket] = []
+        knocking = asyncio.create_task(_knock(first, came))
+        with pytest.raises(CannotListenError):
+            await AsyncBroker(keys, data_dir=directory / "data").start()
+        knocking.cancel()
+        assert not came, "nobody may come before all addresses are there"
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize("second", ["OUTSIDE", "SSL"])
+def test_a_start_that_fails_for_a_port_has_served_nobody_and_leaves_the_mark_of_a_clean_stop(
+    tmp_path: Path, second: str, loop: Callable[[], asyncio.AbstractEventLoop], caplog: pytest.LogCaptureFixture
+) -> None:
+    four_listeners.make_certificates(tmp_path)
+
+    async def start_and_stop() -> None:
+        async with AsyncBroker(data_dir=tmp_path / "data") as broker:
+            if "t" not in broker.node.image.topics:
+                await broker.create_topics("t")
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(start_and_stop())
+        runner.run(_start_where_a_port_is_taken(tmp_path, second))
+        assert (tmp_path / "data" / CLEAN_SHUTDOWN_MARKER).exists()
+        caplog.clear()
+        runner.run(start_and_stop())
+        assert caplog.text == ""
+
+
+async def test_who_stops_a_broker_that_could_not_start_changes_nothing(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        listeners = f"PLAINTEXT://127.0.0.1:{taken.getsockname()[1]}"
+        failed = AsyncBroker({"listeners": listeners}, data_dir=tmp_path)
+        with pytest.raises(CannotListenError):
+            await failed.start()
+    async with AsyncBroker(data_dir=tmp_path) as broker:
+        await failed.stop()
+        await broker.create_topics("t")
+        assert not (tmp_path / CLEAN_SHUTDOWN_MARKER).exists(), "it runs"
 
 
 def test_a_process_says_where_each_listener_is() -> None:

@@ -5,7 +5,8 @@ import logging
 import os
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -87,11 +88,10 @@ class BrokerApp:
             expect_coordinators(self.node)
             await self._listen(self.node)
         except BaseException:
-            for listener in self._listeners:
-                listener.stop()
-            for sasl in self._sasl:
-                await sasl.stop()
-            self._disk.unlock()
+            try:
+                await self.stop()
+            except StorageError as fault:
+                _log.warning("%s", fault)
             raise
         connections = self._connections
         self._upkeep = Upkeep(config, self.clock, self.node.timers, self.node.slices, self.node.partitions, connections)
@@ -103,7 +103,7 @@ class BrokerApp:
         return self.bound[config.listeners[0].name]
 
     async def _listen(self, node: Node) -> None:
-        """Open every listener, in the order of the configuration."""
+        """Open every listener, in the order of the configuration. Nobody may come before all addresses are there."""
         config = self._config
         dispatch = self._dispatcher = Dispatcher(node)
         for each in config.listeners:
@@ -113,13 +113,14 @@ class BrokerApp:
             for sasl in self._sasl[-1:] if each.protocol.has_sasl else ():
                 await sasl.start()
             backlog = config.int("socket.listen.backlog.size")
-            try:
-                host, port = await listener.listen(endpoint.host, endpoint.port, backlog)
-            except OSError as fault:
-                raise CannotListenError(f"cannot listen on {endpoint}: {fault.strerror or fault}") from None
+            with _listening_on(endpoint):
+                host, port = await listener.bind(endpoint.host, endpoint.port, backlog)
             self.bound[name] = Endpoint(host, port)
             told_port = advertised.port if advertised is not None and advertised.port else port
             node.identity.told[name] = Endpoint(_told((advertised or endpoint).host), told_port)
+        for listener, each in zip(self._listeners, config.listeners, strict=True):
+            with _listening_on(each.endpoint):
+                await listener.listen()
         for each in config.listeners:
             if not each.endpoint.is_local and not config.asks_who_they_are(each):
                 who = "does what ACLs allow User:ANONYMOUS" if node.access.is_on else "may read and change everything"
@@ -184,7 +185,8 @@ class BrokerApp:
         return self._connections.active_ms
 
     async def stop(self) -> None:
-        """Stop in order: no more requests, everything flushed, the mark of a clean shutdown left.
+        """Stop in order: no more requests, everything flushed, the mark of a clean shutdown left. No-op behind a start
+        that has failed: it has ended in the same way.
 
         StorageError when the disk refuses a write; the broker has stopped nevertheless.
         """
@@ -194,16 +196,17 @@ class BrokerApp:
             await asyncio.gather(self._loading, return_exceptions=True)
         if self._upkeep is not None:
             await self._upkeep.stop()
-        if self._recovered is not None:
-            await self._recovered.partitions.syncs.close()
+        recovered, self._recovered = self._recovered, None
+        if recovered is not None:
+            await recovered.partitions.syncs.close()
         if self.node is not None:
             await self.node.slices.close()
             self.node.searches.close()
             await self.node.events.close()
             self.node.timers.close()
         try:
-            if self._recovered is not None:
-                self._recovered.close()
+            if recovered is not None:
+                recovered.close()
         except StorageError as fault:
             raise StorageError(
                 f"stopped without the mark of a clean stop, the next start checks the logs: {fault}"
@@ -240,6 +243,14 @@ class BrokerApp:
             recovered.partitions,
             assignors,
         )
+
+
+@contextmanager
+def _listening_on(endpoint: Endpoint) -> Iterator[None]:
+    try:
+        yield
+    except OSError as fault:
+        raise CannotListenError(f"cannot listen on {endpoint}: {fault.strerror or fault}") from None
 
 
 def _told(host: str) -> str:

@@ -464,12 +464,17 @@ class Listener:
         self._guard: Guard | None = None
         self._server: asyncio.Server | None = None
 
-    async def listen(self, host: str, port: int, backlog: int) -> tuple[str, int]:
-        """Start listening; the host and port that were bound. Raises OSError when the address cannot be had."""
+    async def bind(self, host: str, port: int, backlog: int) -> tuple[str, int]:
+        """Take the address; the host and port that were bound. Raises OSError when it cannot be had."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._make, host or None, port, backlog=backlog)
+        self._server = await loop.create_server(self._make, host or None, port, backlog=backlog, start_serving=False)
         bound = self._server.sockets[0].getsockname()
         return str(bound[0]), int(bound[1])
+
+    async def listen(self) -> None:
+        """Let them come, behind `bind`. Raises OSError when another program listens there meanwhile."""
+        assert self._server is not None
+        await self._server.start_serving()
 
     def _make(self) -> Connection:
         if self.connections.is_closing:  # asyncio closes the socket; its transports cannot be made behind `stop`

@@ -38,23 +38,25 @@ class TlsListener(Listener):
     """A listening socket for connections with TLS."""
 
     def secure(self, tls: ServerTls, handshake_ms: int = TLS_HANDSHAKE_MS) -> "TlsListener":
-        """Use this TLS. To be called before `listen`."""
+        """Use this TLS. To be called before `bind`."""
         self._tls = tls
         self._handshake_s = handshake_ms / 1000
         self._sockets: list[socket.socket] = []
+        self._backlog = 0
         self._handshakes: set[asyncio.Task[None]] = set()
         #: Those that may begin in this turn of the loop.
         self._may_begin = asyncio.Semaphore(HANDSHAKES_AT_ONCE)
         return self
 
-    async def listen(self, host: str, port: int, backlog: int) -> tuple[str, int]:
+    async def bind(self, host: str, port: int, backlog: int) -> tuple[str, int]:
+        self._backlog = backlog
         loop = asyncio.get_running_loop()
         infos = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         missing: OSError | None = None
         try:
             for family, _, _, _, address in dict.fromkeys(infos):
                 try:
-                    self._bind(family, address, backlog)
+                    self._bind(family, address)
                 except OSError as fault:
                     if fault.errno not in _NOT_HERE:
                         raise
@@ -65,12 +67,16 @@ class TlsListener(Listener):
             for each in self._sockets:
                 each.close()
             raise
-        for each in self._sockets:
-            loop.add_reader(each.fileno(), self._accept, each)
         bound = self._sockets[0].getsockname()
         return str(bound[0]), int(bound[1])
 
-    def _bind(self, family: int, address: tuple[Any, ...], backlog: int) -> None:
+    async def listen(self) -> None:
+        for each in self._sockets:
+            each.listen(self._backlog)
+        for each in self._sockets:
+            asyncio.get_running_loop().add_reader(each.fileno(), self._accept, each)
+
+    def _bind(self, family: int, address: tuple[Any, ...]) -> None:
         listening = socket.socket(family, socket.SOCK_STREAM)
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -79,7 +85,6 @@ class TlsListener(Listener):
             # Of a port 0 the first socket decides which one it is.
             port = self._sockets[0].getsockname()[1] if self._sockets else address[1]
             listening.bind((address[0], port, *address[2:]))
-            listening.listen(backlog)
             listening.setblocking(False)
         except OSError:
             listening.close()

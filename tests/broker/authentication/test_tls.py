@@ -178,7 +178,8 @@ def _listener(directory: Path, handshake_ms: int, **limits: int) -> tuple[TlsLis
 
 async def test_a_handshake_that_never_ends_is_given_up(directory: Path) -> None:
     listener, connections = _listener(directory, handshake_ms=50, max_connections=1)
-    address = await listener.listen("127.0.0.1", 0, 10)
+    address = await listener.bind("127.0.0.1", 0, 10)
+    await listener.listen()
     try:
         assert await _until_closed(address) == b""
         assert not connections.is_full, "its place is free again"
@@ -189,7 +190,8 @@ async def test_a_handshake_that_never_ends_is_given_up(directory: Path) -> None:
 
 async def test_a_handshake_that_has_not_ended_counts_as_a_connection(directory: Path) -> None:
     listener, connections = _listener(directory, handshake_ms=60_000, max_connections=1)
-    address = await listener.listen("127.0.0.1", 0, 10)
+    address = await listener.bind("127.0.0.1", 0, 10)
+    await listener.listen()
     _, writer = await asyncio.open_connection(*address)
     while not connections.is_full:  # noqa: ASYNC110 - the listener tells nobody
         await asyncio.sleep(0)
@@ -254,7 +256,8 @@ async def test_who_does_not_speak_tls_is_told_in_the_log_and_disturbs_nobody(
 ) -> None:
     caplog.set_level("INFO")
     listener, connections = _listener(directory, handshake_ms=50)
-    address = await listener.listen("127.0.0.1", 0, 10)
+    address = await listener.bind("127.0.0.1", 0, 10)
+    await listener.listen()
     await _until_closed(address, said)
     _, writer = await asyncio.open_connection(*address, ssl=_context(directory))
     writer.close()
