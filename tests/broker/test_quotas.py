@@ -351,6 +351,17 @@ async def test_a_client_that_does_not_know_the_error_only_has_to_wait(client: Wi
     assert answer.throttle_time_ms == 20
 
 
+@pytest.mark.parametrize("quota", [1e-5, 5e-324])
+async def test_an_answer_is_sent_however_long_the_client_is_to_be_silent(broker: AsyncBroker, quota: float) -> None:
+    broker.node.image.quotas.set(_CLIENT, QuotaKey.CONTROLLER, quota)
+    for version, refused in ((5, False), (7, True)):
+        request = CreateTopicsRequest((CreatableTopic(f"t{version}", 50, 1),))
+        async with WireClient(broker) as client:
+            answer = await client.ask(ApiKey.CREATE_TOPICS, request, version)
+        assert answer.throttle_time_ms == 2**31 - 1
+        assert (answer.topics[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED) is refused
+
+
 async def test_clients_that_give_themselves_ever_new_ids_take_no_memory(
     broker: AsyncBroker, clock: ManualClock
 ) -> None:

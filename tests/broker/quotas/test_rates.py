@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import accumulate
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ottla.broker.quotas.rates import Rate, TokenBucket, Windows
@@ -28,6 +28,18 @@ def test_the_time_that_is_measured_grows_with_the_window_that_is_being_filled() 
     assert rate.throttle_ms(1000, 1500) == 1500  # a window is full: 9 are missing, and 1.5 s have passed
     assert rate.throttle_ms(1000, 10_999) == 1001
     assert rate.throttle_ms(1000, 11_000) == 0
+
+
+@given(st.floats(0, exclude_min=True, allow_infinity=False), st.integers(0, 2**40), st.integers(1, 2**31))
+@example(5e-324, 1, 1_000)
+@example(1e-5, 50, 1_000)
+def test_an_answer_can_tell_any_throttle_time(quota: float, amount: int, size_ms: int) -> None:
+    windows = Windows(2, size_ms)
+    rate, bucket = Rate(windows), TokenBucket(windows)
+    rate.record(amount, 0)
+    bucket.take(amount, quota, 0)
+    assert 0 <= rate.throttle_ms(quota, 0) < 2**31
+    assert 0 <= bucket.throttle_ms(quota, 0) < 2**31
 
 
 def test_what_is_taken_back_was_never_used() -> None:

@@ -7,7 +7,10 @@ topics have a bucket of tokens instead (KIP-599): it may go below zero, and fill
 """
 
 import math
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+#: `throttle_time_ms` is an int32. It is 25 days.
+_MOST_MS: Final = 2**31 - 1
 
 
 class Windows(NamedTuple):
@@ -116,5 +119,5 @@ class TokenBucket:
 
 
 def _rounded(value: float) -> int:
-    """As Java's Math.round."""
-    return math.floor(value + 0.5)
+    """As Java's Math.round, but no more than an answer can tell."""
+    return math.floor(min(value + 0.5, _MOST_MS))
