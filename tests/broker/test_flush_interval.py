@@ -4,6 +4,7 @@ What a loss of power leaves is seen in simulated worlds (`broker-power`).
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -17,7 +18,10 @@ from ottla.testing import AsyncBroker
 from ottla.wire.errors import ErrorCode
 from ottla.wire.records import Record, encode_batch
 from tests.broker.records_io import fetch, produce
+from tests.broker.ticking import some_turns_until
 from tests.broker.wire_client import WireClient, batch
+
+_PATIENCE_S = 60
 
 
 def _partition(broker: AsyncBroker, topic: str = "t", number: int = 0) -> Partition:
@@ -73,15 +77,22 @@ async def test_a_fetch_that_waits_is_answered_when_the_record_is_on_the_device()
         assert (found.high_watermark, len(found.records)) == (1, len(batch(b"x")))
 
 
+async def _on_a_device_that_refuses_syncs(broker: AsyncBroker) -> tuple[MemoryStorage, Partition]:
+    """A topic `t` whose first partition is there."""
+    await broker.node.topics.create("t", 2, {})
+    storage, node = MemoryStorage(), broker.node
+    tp = TopicPartition("t", 0)
+    log = PartitionLog.open(tp, storage, LogConfig(flush_messages=1), 0)
+    partition = Partition(tp, node.image.topics["t"].topic_id, log, 0)
+    node.partitions.add([partition])
+    storage.refuses = lambda action, name: action == "sync"
+    return storage, partition
+
+
 async def test_what_the_device_refuses_is_not_acknowledged_and_not_shown() -> None:
     async with AsyncBroker() as broker, WireClient(broker) as client:
-        await broker.node.topics.create("t", 2, {})
-        storage, node = MemoryStorage(), broker.node
-        tp = TopicPartition("t", 0)
-        log = PartitionLog.open(tp, storage, LogConfig(flush_messages=1), 0)
-        partition = Partition(tp, node.image.topics["t"].topic_id, log, 0)
-        node.partitions.add([partition])
-        storage.refuses = lambda action, name: action == "sync"
+        storage, partition = await _on_a_device_that_refuses_syncs(broker)
+        node = broker.node
         refused, taken = await produce(client, batch(b"x"), batch(b"y"))
         assert (refused.error_code, taken.error_code) == (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE)
         assert (await fetch(client)).high_watermark == 0
@@ -89,6 +100,57 @@ async def test_what_the_device_refuses_is_not_acknowledged_and_not_shown() -> No
         node.partitions.syncs._again(partition)  # what its timer does a second later
         await node.partitions.syncs.close()
         assert (await fetch(client, 1)).high_watermark == 1
+
+
+async def _append_as_client(broker: AsyncBroker) -> None:
+    async with WireClient(broker) as writer:
+        [refused] = await produce(writer, batch(b"x"))
+        assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def _append_as_coordinator(broker: AsyncBroker) -> None:
+    refused = broker.node.partitions.append(TopicPartition("t", 0), batch(b"x"), origin=Origin.COORDINATOR)
+    assert refused.error is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def _end_a_transaction(broker: AsyncBroker) -> None:
+    refused = broker.node.partitions.append_marker(
+        TopicPartition("t", 0), producer_id=3, producer_epoch=0, commit=True, coordinator_epoch=0, transaction_version=0
+    )
+    assert refused.error is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def _sync_again(broker: AsyncBroker, partition: Partition) -> None:
+    broker.node.partitions.syncs._again(partition)
+
+
+async def _sync_as_coordinator(broker: AsyncBroker, partition: Partition) -> None:
+    assert broker.node.partitions.is_synced(partition.tp)
+
+
+async def _sync_no_more(broker: AsyncBroker, partition: Partition) -> None:
+    partition.log.config = LogConfig()
+    await _sync_again(broker, partition)
+
+
+async def _sync_behind_others(broker: AsyncBroker, partition: Partition) -> None:
+    await broker.node.partitions.syncs.after(partition, 1)
+
+
+@pytest.mark.parametrize("refused", [_append_as_client, _append_as_coordinator, _end_a_transaction])
+@pytest.mark.parametrize("sync", [_sync_again, _sync_as_coordinator, _sync_no_more, _sync_behind_others])
+async def test_a_fetch_that_waits_is_answered_when_what_the_device_had_refused_is_there(
+    refused: Callable[[AsyncBroker], Awaitable[None]], sync: Callable[[AsyncBroker, Partition], Awaitable[None]]
+) -> None:
+    async with AsyncBroker() as broker, WireClient(broker) as reader:
+        storage, partition = await _on_a_device_that_refuses_syncs(broker)
+        waiting = asyncio.create_task(fetch(reader, max_wait_ms=600_000, min_bytes=len(batch(b"x"))))
+        await some_turns_until(lambda: partition.watched)
+        await refused(broker)
+        storage.refuses = None
+        await sync(broker, partition)
+        async with asyncio.timeout(_PATIENCE_S):
+            assert (await waiting).high_watermark == 1
 
 
 async def test_a_coordinators_records_and_markers_are_synced_when_the_append_returns() -> None:

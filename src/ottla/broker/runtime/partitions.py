@@ -62,7 +62,7 @@ class Watcher(Protocol):
 class Partition:
     """A partition's log, and who waits for it to grow."""
 
-    __slots__ = ("_watchers", "leader_epoch", "log", "synced_ms", "topic_id", "tp")
+    __slots__ = ("_watchers", "leader_epoch", "log", "synced_ms", "topic_id", "tp", "untold_bytes")
 
     def __init__(self, tp: TopicPartition, topic_id: bytes, log: PartitionLog, leader_epoch: int) -> None:
         self.tp = tp
@@ -71,6 +71,8 @@ class Partition:
         self.leader_epoch = leader_epoch
         #: When it was last synced by itself, by the monotonic clock (`flush.ms`).
         self.synced_ms: int | None = None
+        #: What watchers were not told of when it came: the sync that it waited for was refused.
+        self.untold_bytes = 0
         #: In the order in which they came. (A set has the order of addresses: no run would be like the one before.)
         self._watchers: dict[Watcher, None] = {}
 
@@ -94,7 +96,9 @@ class Partition:
         return bool(self._watchers)
 
     def appended(self, size_bytes: int) -> None:
-        """Tell the watchers that a batch was appended or a transaction ended."""
+        """Tell the watchers that a batch was appended or a transaction ended, and what they were not told before."""
+        size_bytes += self.untold_bytes
+        self.untold_bytes = 0
         if self._watchers:
             for watcher in tuple(self._watchers):
                 watcher.appended(self, size_bytes)
@@ -173,7 +177,7 @@ class Partitions:
         except StorageError as fault:
             return _failed(self.faults.report(tp, fault), fault)
         try:
-            self._sync(partition)
+            self._sync(partition, len(records))
         except StorageError as fault:
             return appended._replace(error=self.faults.report(tp, fault), message=str(fault))
         if appended.error is ErrorCode.NONE:
@@ -204,7 +208,7 @@ class Partitions:
                 leader_epoch=partition.leader_epoch,
                 transaction_version=transaction_version,
             )
-            self._sync(partition)
+            self._sync(partition, MARKER_BATCH_BYTES)
         except StorageError as fault:
             return _failed(self.faults.report(tp, fault), fault)
         if appended.error is ErrorCode.NONE:
@@ -220,12 +224,16 @@ class Partitions:
         except StorageError as fault:
             self.faults.report(tp, fault)
             return False
+        if partition is not None and partition.untold_bytes:
+            partition.appended(0)
         return True
 
-    def _sync(self, partition: Partition) -> None:
+    def _sync(self, partition: Partition, size_bytes: int) -> None:
+        """Sync what was appended, so many bytes, if that is due. StorageError: its watchers hear of it later."""
         try:
             partition.log.synced.sync_due()
         except StorageError:
+            partition.untold_bytes += size_bytes
             self.syncs.again_soon(partition)
             raise
 

@@ -23,6 +23,7 @@ class Partition(Protocol):
     """What is needed of a partition (`runtime.partitions`)."""
 
     synced_ms: int | None
+    untold_bytes: int
 
     @property
     def tp(self) -> TopicPartition: ...
@@ -79,8 +80,12 @@ class Syncs:
 
     def _again(self, partition: Partition) -> None:
         is_led = self._find(*partition.tp) is partition
-        if is_led and not self._closed and partition not in self._running and partition.log.synced.is_due:
+        if not is_led or self._closed or partition in self._running:
+            return
+        if partition.log.synced.is_due:
             self.after(partition, 0)
+        elif partition.untold_bytes:  # somebody else has synced it, or `flush.messages` was raised
+            partition.appended(0)
 
     async def close(self) -> None:
         """Return when nothing is being synced any more. Then only what is appended is synced."""
@@ -98,6 +103,8 @@ class Syncs:
                         future.set_result(error)
                 if error is ErrorCode.NONE:
                     partition.appended(waiting.bytes)
+                else:
+                    partition.untold_bytes += waiting.bytes
         finally:
             del self._running[partition]
 
