@@ -100,3 +100,6 @@ async def test_a_stop_ends_what_is_under_way() -> None:
     await asyncio.sleep(0)
     last.stop()
     await some_turns_until(under_way.future.cancelled)
+    late = Later(asyncio.get_running_loop().create_future(), lambda result: None)
+    last.take(late, [b"\0\0late"], lambda frame, session: None, Session("PLAINTEXT", "/127.0.0.1"))
+    assert late.future.cancelled(), "a connection that is lost behind the stop adds nothing"

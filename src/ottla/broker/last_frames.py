@@ -27,12 +27,17 @@ class LastFrames:
         self._limit_bytes = limit_bytes
         self._held_bytes = 0
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_stopped = False
 
     def take(self, under_way: Later | None, frames: Iterable[Frame], dispatch: Dispatch, session: Session) -> bool:
         """Carry out what is under way, and then the frames. Nobody hears what becomes of them.
 
         False when others have so many that these are dropped.
         """
+        if self._is_stopped:
+            if under_way is not None:
+                under_way.future.cancel()
+            return True
         rest = [frame for frame in frames if bytes(frame[:2]) == _PRODUCE]
         size_bytes = sum(map(len, rest))
         has_room = self._held_bytes + size_bytes <= self._limit_bytes
@@ -52,7 +57,8 @@ class LastFrames:
         return has_room
 
     def stop(self) -> None:
-        """The broker stops, and writes nothing more."""
+        """The broker stops, and writes nothing more. Connections that it closes may be lost later."""
+        self._is_stopped = True
         for task in self._tasks:
             task.cancel()
 
