@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.base.types import TopicPartition
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
+from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -90,6 +90,8 @@ class _Transaction:
         self.producer_id = producer_id
         self.epoch = -1
         self.partitions: set[TopicPartition] = set()
+        #: First protocol: AddPartitionsToTxn or AddOffsetsToTxn has begun a transaction.
+        self.is_open = False
         #: The epoch and the direction of the end before, which may be asked for again.
         self.ended: tuple[int, bool] | None = None
         #: The epoch of who asked for this one.
@@ -114,7 +116,7 @@ class FakeCoordinator:
             ApiKey.INIT_PRODUCER_ID: self._init_producer_id,
             ApiKey.END_TXN: self._end_transaction,
             ApiKey.ADD_PARTITIONS_TO_TXN: self._add_partitions,
-            ApiKey.ADD_OFFSETS_TO_TXN: lambda asked: AddOffsetsToTxnResponse(),
+            ApiKey.ADD_OFFSETS_TO_TXN: self._add_offsets,
             ApiKey.TXN_OFFSET_COMMIT: self._commit_in_transaction,
         }
 
@@ -219,8 +221,16 @@ class FakeCoordinator:
             return InitProducerIdResponse(0, 0, known.producer_id, known.epoch)
         if request.producer_epoch >= 0 and request.producer_epoch != known.epoch:
             return InitProducerIdResponse(0, ErrorCode.PRODUCER_FENCED, -1, -1)
+        if known.is_open and request.producer_epoch >= 0:
+            # Kafka 3.x: who asks with the epoch of an open transaction is fenced, and hears of it when it asks again
+            known.epoch += 1
+            known.is_open = False
+            known.asked_with = -1
+            self._write_markers(known, commit=False)
+            return InitProducerIdResponse(0, ErrorCode.CONCURRENT_TRANSACTIONS, -1, -1)
         known.asked_with = request.producer_epoch
         known.epoch += 1
+        known.is_open = False
         self._write_markers(known, commit=False)
         return InitProducerIdResponse(0, 0, known.producer_id, known.epoch)
 
@@ -232,6 +242,10 @@ class FakeCoordinator:
         if request.producer_epoch != known.epoch and not (raises_epoch and again):
             return EndTxnResponse(0, ErrorCode.PRODUCER_FENCED)
         if not raises_epoch:
+            if not known.is_open and not again:
+                return EndTxnResponse(0, ErrorCode.INVALID_TXN_STATE)
+            known.ended = (known.epoch, request.committed)
+            known.is_open = False
             self._write_markers(known, commit=request.committed)
             return EndTxnResponse()
         if request.producer_epoch == known.epoch:
@@ -247,6 +261,7 @@ class FakeCoordinator:
 
     def _add_partitions(self, asked: "Asked") -> AddPartitionsToTxnResponse:
         request: AddPartitionsToTxnRequest = asked.message
+        self.transactions[request.v3_and_below_transactional_id].is_open = True
         return AddPartitionsToTxnResponse(
             results_by_topic_v3_and_below=tuple(
                 AddPartitionsToTxnTopicResult(
@@ -255,6 +270,11 @@ class FakeCoordinator:
                 for topic in request.v3_and_below_topics
             )
         )
+
+    def _add_offsets(self, asked: "Asked") -> AddOffsetsToTxnResponse:
+        request: AddOffsetsToTxnRequest = asked.message
+        self.transactions[request.transactional_id].is_open = True
+        return AddOffsetsToTxnResponse()
 
     def _commit_in_transaction(self, asked: "Asked") -> TxnOffsetCommitResponse:
         request: TxnOffsetCommitRequest = asked.message

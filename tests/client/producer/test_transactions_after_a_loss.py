@@ -5,12 +5,24 @@ from contextlib import suppress
 
 import pytest
 
-from ottla import AsyncProducer, RequestTimeoutError
+from ottla import AsyncProducer, ConsumerGroupMetadata, OffsetAndMetadata, RequestTimeoutError, TopicPartition
 from ottla.base.errors import OttlaError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.init_producer_id import InitProducerIdResponse
 from tests.client.conftest import Watchdog
-from tests.client.scripted_broker import Hold, ScriptedBroker, Step, hang_up, instead, lose_answer, silence
+from tests.client.fake_kafka import Asked
+from tests.client.scripted_broker import (
+    Answer,
+    HangUpError,
+    Hold,
+    ScriptedBroker,
+    Step,
+    Usual,
+    hang_up,
+    instead,
+    lose_answer,
+    silence,
+)
 
 _CONFIG: dict[str, object] = {"transactional.id": "id"}
 
@@ -111,6 +123,37 @@ async def test_a_commit_that_is_broken_off_can_be_repeated(watchdog: Watchdog, a
         held.release()
         await producer.commit_transaction()
         assert broker.kafka.log("t").values() == [b"v"]
+
+
+async def test_an_abort_does_not_fence_its_producer_when_the_transaction_has_begun_unheard(watchdog: Watchdog) -> None:
+    """Kafka 3.x fences who asks for the next epoch while its transaction is open."""
+    begun, heard = asyncio.Event(), asyncio.Event()
+
+    async def unheard(asked: Asked, usual: Usual) -> Answer:
+        await usual()
+        begun.set()
+        await heard.wait()
+        raise HangUpError
+
+    offsets, group = {TopicPartition("in", 0): OffsetAndMetadata(7)}, ConsumerGroupMetadata("g")
+    async with (
+        watchdog(),
+        ScriptedBroker({"t": 1}, transaction_version=1) as broker,
+        broker.producer(_CONFIG) as producer,
+    ):
+        broker.script(ApiKey.ADD_OFFSETS_TO_TXN, unheard)
+        await producer.init_transactions()
+        await producer.begin_transaction()
+        offering = asyncio.create_task(producer.send_offsets_to_transaction(offsets, group))
+        await begun.wait()
+        offering.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await offering
+        heard.set()
+        await producer.abort_transaction()
+        async with producer.transaction():
+            await producer.send("t", b"next")
+        assert broker.kafka.log("t").values() == [b"next"]
 
 
 async def test_an_identity_that_is_none_is_not_taken_for_one(watchdog: Watchdog) -> None:

@@ -92,10 +92,13 @@ class Coordinator:
             if asker == self.last_asker:
                 return ErrorCode.NONE, self.identity
             return ErrorCode.PRODUCER_FENCED, ProducerIdentity()
-        self.last_asker = asker if asker.valid else None
+        fenced = asker.valid and bool(self.partitions) and not self.implicit
+        self.last_asker = asker if asker.valid and not fenced else None
         self.identity = self.identity._replace(epoch=self.identity.epoch + 1)
         if self.partitions:
             self._finish(ABORTED)
+        if fenced:  # Kafka 3.x: its transaction was open; it hears of it when it asks again
+            return ErrorCode.CONCURRENT_TRANSACTIONS, ProducerIdentity()
         return ErrorCode.NONE, self.identity
 
     def add_partitions(self, identity: ProducerIdentity, partitions: set[int]) -> ErrorCode:

@@ -134,6 +134,7 @@ def test_t13_transactions_are_whole_in_the_second_protocol(steps: list[Step]) ->
 @settings(max_examples=2500, deadline=None)
 @given(st.lists(_TXN_STEPS, max_size=50))
 @example([*_LOST_ON_THE_WIRE, ("abort", 0), ("round", 4)])
+@example([("produce", 1), ("serve", COORDINATOR), ("wait", 2_500), ("wait", 500)])
 def test_t13_and_in_the_first(steps: list[Step]) -> None:
     assert_transactions_are_whole(*run_transactions(steps, implicit=False))
 

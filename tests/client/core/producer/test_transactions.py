@@ -327,9 +327,43 @@ def test_a_transaction_of_which_the_coordinator_does_not_know_is_aborted_without
         producer.pass_time(1.0)
     assert producer.result(sending) is not None
     aborting = producer.call(producer.core.end_transaction, TxnInput.ABORT)
+    if cause == "too slow":  # it may have it all the same, and then the next epoch must not be asked for yet
+        producer.answer(ApiKey.END_TXN, EndTxnResponse(0, ErrorCode.INVALID_TXN_STATE))
+        producer.identify(7, 1)  # it may come late: in the next epoch it is refused
     assert not producer.waiting(ApiKey.END_TXN)
-    if cause == "too slow":  # it may come late: in the next epoch it is refused
-        producer.identify(7, 1)
+    assert producer.result(aborting) is None
+    begin(producer)
+
+
+@pytest.mark.parametrize("begins_with", ["offsets that are abandoned", "offsets", "records"])
+def test_a_transaction_that_may_have_begun_is_aborted_before_the_next_epoch_is_asked_for(begins_with: str) -> None:
+    """First protocol: InitProducerId with the epoch of an open transaction fences who asks."""
+    producer = begun(1, max_block_ms=1_000)
+    if begins_with == "records":
+        producer.send("a")
+    else:
+        offsets = {TopicPartition("in", 0): OffsetAndMetadata(7)}
+        call = producer.call(producer.core.send_offsets, offsets, ConsumerGroupMetadata("g"))
+        if begins_with == "offsets that are abandoned":
+            producer.feed(producer.core.abandoned, call)
+    producer.pass_time(1.0)
+    aborting = producer.call(producer.core.end_transaction, TxnInput.ABORT)
+    lost = producer.asked(ApiKey.END_TXN)
+    producer.pass_time(1.0)
+    assert isinstance(producer.result(aborting), RequestTimeoutError)
+    aborting = producer.call(producer.core.end_transaction, TxnInput.ABORT)
+    ask = producer.asked(ApiKey.END_TXN)
+    assert ask.message == lost.message
+    assert not producer.waiting(ApiKey.INIT_PRODUCER_ID)
+    producer.feed(producer.core.answered, ask.ticket, EndTxnResponse(0, 0))
+    lost = producer.asked(ApiKey.INIT_PRODUCER_ID)
+    assert isinstance(lost.message, InitProducerIdRequest)
+    assert lost.message[2:4] == (7, 0), "the next epoch, for this producer"
+    producer.pass_time(1.0)
+    assert isinstance(producer.result(aborting), RequestTimeoutError)
+    aborting = producer.call(producer.core.end_transaction, TxnInput.ABORT)
+    assert not producer.waiting(ApiKey.END_TXN), "it has succeeded"
+    producer.identify(7, 1)
     assert producer.result(aborting) is None
     begin(producer)
 

@@ -14,7 +14,7 @@ from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
 )
-from ottla.wire.messages.end_txn import EndTxnRequest
+from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -42,6 +42,23 @@ GROUP_MOVED_ON: Final = frozenset(
     {ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID}
 )
 
+NOT_TWO_PHASE: Final = (
+    "prepare_transaction() needs transaction.two.phase.commit.enable=true in the configuration of the producer: "
+    "otherwise the transaction could time out before it is decided"
+)
+NO_TWO_PHASE: Final = (
+    "the brokers have no two-phase commit (KIP-939): set unstable.api.versions.enable=true and "
+    "transaction.two.phase.commit.enable=true on them, with transaction.version 2, or turn "
+    "transaction.two.phase.commit.enable off in the producer"
+)
+_FORBIDDEN_TWO_PHASE = (
+    "the broker does not allow two-phase commit (see its setting transaction.two.phase.commit.enable), "
+    "or not to this client"
+)
+OFFSETS_IN_DOUBT: Final = (
+    "send_offsets_to_transaction() was cancelled, so nobody knows whether its offsets are in the transaction"
+)
+
 
 def init_producer_id(
     transactional_id: str | None, timeout_ms: int, current: ProducerIdentity, *, two_phase: bool = False
@@ -63,6 +80,24 @@ def identity_error(answer: InitProducerIdResponse) -> tuple[int, str]:
 def end_transaction(transactional_id: str, identity: ProducerIdentity, *, commit: bool) -> EndTxnRequest:
     """Commit or abort."""
     return EndTxnRequest(transactional_id, identity.producer_id, identity.epoch, commit)
+
+
+def error_unless_nothing_was_open(answer: EndTxnResponse) -> tuple[int, str]:
+    """The error in an answer to the abort of a transaction that may never have begun: then there is nothing to do."""
+    never_begun = answer.error_code == ErrorCode.INVALID_TXN_STATE
+    return ErrorCode.NONE if never_begun else answer.error_code, ""
+
+
+def why_not(code: int, timeout_ms: int, *, two_phase: bool) -> str | None:
+    """What is wrong with the producer's settings, if it is that."""
+    if code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED and two_phase:
+        return _FORBIDDEN_TWO_PHASE
+    if code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+        return (
+            f"the broker does not allow transaction.timeout.ms={timeout_ms}: set one above 0, and not above the "
+            "broker's transaction.max.timeout.ms"
+        )
+    return None
 
 
 def add_offsets(transactional_id: str, identity: ProducerIdentity, group_id: str) -> AddOffsetsToTxnRequest:

@@ -34,22 +34,6 @@ from ottla.wire.errors import ErrorCode
 
 #: The calls after which there is no transaction any more.
 _ENDS = frozenset({TxnInput.COMMIT, TxnInput.ABORT})
-_NOT_TWO_PHASE = (
-    "prepare_transaction() needs transaction.two.phase.commit.enable=true in the configuration of the producer: "
-    "otherwise the transaction could time out before it is decided"
-)
-_NO_TWO_PHASE = (
-    "the brokers have no two-phase commit (KIP-939): set unstable.api.versions.enable=true and "
-    "transaction.two.phase.commit.enable=true on them, with transaction.version 2, or turn "
-    "transaction.two.phase.commit.enable off in the producer"
-)
-_FORBIDDEN_TWO_PHASE = (
-    "the broker does not allow two-phase commit (see its setting transaction.two.phase.commit.enable), "
-    "or not to this client"
-)
-_OFFSETS_IN_DOUBT = (
-    "send_offsets_to_transaction() was cancelled, so nobody knows whether its offsets are in the transaction"
-)
 #: The `user` of the requests of init_transactions(): they are made once for all calls that wait for it.
 _INITIALIZERS = object()
 _MAY_FAIL = frozenset({TxnState.IN_TRANSACTION, TxnState.COMMITTING, TxnState.ABORTING, TxnState.ABORTABLE_ERROR})
@@ -91,6 +75,8 @@ class Transactions:
         self._implicit = True
         #: Whether the coordinator may know of this transaction: then its end has to be asked for.
         self._started = False
+        #: First protocol: the coordinator was asked to begin this transaction. If it has, nobody need know of it.
+        self._begin_asked = False
         #: Sequences may have a hole: InitProducerId has to follow the end of the transaction.
         self._new_epoch_needed = False
         #: First protocol: partitions that are in the transaction, that have to be added, and that are being added.
@@ -137,7 +123,7 @@ class Transactions:
         def known(versions: BrokerVersions, now_s: float) -> None:
             self._implicit = versions.implicit_partitions
             if self._two_phase and not versions.two_phase_commit:
-                self._refused(UnsupportedVersionError(_NO_TWO_PHASE), _INITIALIZERS)
+                self._refused(UnsupportedVersionError(requests.NO_TWO_PHASE), _INITIALIZERS)
                 return
             self._take_identity(NO_IDENTITY, _INITIALIZERS, lambda now_s: self._initialized(), now_s)
 
@@ -159,7 +145,7 @@ class Transactions:
     def begin(self) -> None:
         """begin_transaction(): no request is needed yet."""
         self._automaton.handle(TxnInput.BEGIN)
-        self._started = False
+        self._started = self._begin_asked = False
         self._added.clear()
         self._to_add.clear()
 
@@ -211,6 +197,7 @@ class Transactions:
         if self._implicit:
             commit(None, now_s)
         else:
+            self._begin_asked = True
             joining = requests.add_offsets(self._id, identity, group.group_id)
             self._ask(ApiKey.ADD_OFFSETS_TO_TXN, joining, _error_code, commit, user, now_s)
 
@@ -220,7 +207,7 @@ class Transactions:
         A call that comes while another one is under way waits until that one is over. Then it begins, or is refused.
         """
         if call is TxnInput.PREPARE and not self._two_phase:
-            raise IllegalStateError(_NOT_TWO_PHASE)
+            raise IllegalStateError(requests.NOT_TWO_PHASE)
         ending = _Ending(user, call)
         if self._ending is not None:
             self._next_endings.append(ending)
@@ -239,7 +226,7 @@ class Transactions:
         self._calls.drop(user, now_s)
         if user in self._offering:
             self._offering.remove(user)
-            self._failed(AbortableTransactionError(_OFFSETS_IN_DOUBT), fatal=False)
+            self._failed(AbortableTransactionError(requests.OFFSETS_IN_DOUBT), fatal=False)
         if user in self._initializers:
             self._initializers.remove(user)
             if not self._initializers:
@@ -291,6 +278,7 @@ class Transactions:
         worst = requests.worst_partition_error
         call = Call(what, to, ApiKey.ADD_PARTITIONS_TO_TXN, make, worst, added, failed, self._max_block_ms)
         self._adding = frozenset(self._to_add)
+        self._begin_asked = True
         self._calls.add(call, now_s)
 
     def batch_failed(self, error: Exception, *, had_sequence: bool) -> None:
@@ -314,13 +302,23 @@ class Transactions:
             error = kind(f"the transaction was not {done}, {to_do}: {self.cause}")
             error.__cause__ = self.cause
             self._over(ending, error)
-        elif self._started:
+        elif self._started or self._may_have_begun:
             message = requests.end_transaction(self._id, self._sequencer.identity, commit=commit)
-            self._ask(ApiKey.END_TXN, message, _error_code, self._end_answered, ending.user, now_s)
+            error_of = _error_code if self._started else requests.error_unless_nothing_was_open
+            self._ask(ApiKey.END_TXN, message, error_of, self._end_answered, ending.user, now_s)
         else:
             self._ended(ending, now_s)
 
     # inside
+
+    @property
+    def _may_have_begun(self) -> bool:
+        """First protocol: whether the coordinator may have this transaction open, though it has not said so.
+
+        Then it has to be aborted before the next epoch is asked for: InitProducerId with the epoch of an open
+        transaction fences who asks. Kafka 3.x has no way back from there.
+        """
+        return self._begin_asked and self._calls.has_stray
 
     def _initialized(self) -> None:
         self._automaton.handle(TxnInput.ENDED)
@@ -334,7 +332,8 @@ class Transactions:
     def _end_answered(self, answer: Any, now_s: float) -> None:
         ending = self._ending
         assert ending is not None
-        self._started = False  # EndTxn has succeeded: if the call fails after this, EndTxn must not be asked again
+        # EndTxn has succeeded: if the call fails after this, EndTxn must not be asked again
+        self._started = self._begin_asked = False
         if answer.producer_id >= 0:
             self._identified(ProducerIdentity(answer.producer_id, answer.producer_epoch))
         self._ended(ending, now_s)
@@ -349,7 +348,7 @@ class Transactions:
             self._ready(ending)
 
     def _ready(self, ending: _Ending) -> None:
-        self._started = False
+        self._started = self._begin_asked = False
         self._automaton.handle(TxnInput.ENDED)
         self._over(ending, None)
 
@@ -437,7 +436,7 @@ class Transactions:
                     "transaction and poll again"
                 )
                 self._failed(error, fatal=False)
-            elif (why := self._why_not(error.code)) is not None:
+            elif (why := requests.why_not(error.code, self._timeout_ms, two_phase=self._two_phase)) is not None:
                 told = KafkaError.of(error.code, f"{self._id}: {why}")
                 self._failed(told, fatal=True)
             elif error.code in requests.FATAL and is_ours:
@@ -459,17 +458,6 @@ class Transactions:
             self._tell_initializers(told)
         elif user is not None:
             self._intend(Finish(user, None, told))
-
-    def _why_not(self, code: int) -> str | None:
-        """What is wrong with the producer's settings, if it is that."""
-        if code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED and self._two_phase:
-            return _FORBIDDEN_TWO_PHASE
-        if code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
-            return (
-                f"the broker does not allow transaction.timeout.ms={self._timeout_ms}: set one above 0, and not above "
-                "the broker's transaction.max.timeout.ms"
-            )
-        return None
 
     def _failed(self, error: Exception, *, fatal: bool) -> None:
         """Change the state as `error` demands."""
