@@ -34,6 +34,7 @@ def _because(kind: type[ClientError], cause: Exception) -> ClientError:
         (KafkaError.of(ErrorCode.NOT_LEADER_OR_FOLLOWER), True),
         (KafkaError.of(ErrorCode.TRANSACTION_ABORTABLE), True),
         (KafkaError.of(ErrorCode.INVALID_PRODUCER_EPOCH), True),
+        (KafkaError.of(ErrorCode.INVALID_PRODUCER_ID_MAPPING), True),
         (KafkaError.of(ErrorCode.ILLEGAL_GENERATION), True),
         (RecordTooLargeError(ErrorCode.MESSAGE_TOO_LARGE), False),
         (KafkaError.of(ErrorCode.TOPIC_AUTHORIZATION_FAILED), False),

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ottla import Admin, IllegalStateError, Producer, ProducerFencedError, exactly_once
+from ottla import Admin, AsyncAdmin, AsyncProducer, IllegalStateError, Producer, ProducerFencedError, exactly_once
 from ottla.client.exactly_once.work import AsyncExactlyOnce
 from ottla.testing import Broker, Faults
 from tests.client import exactly_once_journeys
@@ -137,6 +137,42 @@ def test_t11_an_interruption_while_it_closes_leaves_no_member(faulty: tuple[str,
         interrupting.join()
         signal.signal(signal.SIGUSR1, before)
     assert _members(servers, group) == 0
+
+
+async def test_t11_a_loop_that_had_no_work_for_longer_than_its_id_is_kept_goes_on() -> None:
+    """Its coordinator has forgotten it by then (transactional.id.expiration.ms, a week)."""
+    with Broker() as broker:
+        servers = {"bootstrap.servers": broker.bootstrap_servers}
+        source, sink = [await asyncio.to_thread(make_topic, broker.bootstrap_servers) for _ in range(2)]
+        config = {**servers, "group.id": sink, "auto.offset.reset": "earliest"}
+        async with (
+            asyncio.timeout(PATIENCE_S),
+            AsyncAdmin(servers) as admin,
+            AsyncProducer(servers) as producer,
+            exactly_once(source, sink, sink, config) as batches,
+        ):
+
+            async def states_are(*states: str) -> None:
+                there: tuple[str, ...] | None = None
+                while there != states:
+                    there = tuple(each.state for each in await admin.list_transactions())
+
+            async def work_comes_rarely() -> None:
+                await (await producer.send(source, b"before"))
+                await states_are("CompleteCommit")
+                await asyncio.to_thread(broker.clock.advance, 8 * 24 * 3_600_000)
+                await states_are()
+                await (await producer.send(source, b"after"))
+                await states_are("CompleteCommit")
+                batches.stop()
+
+            coming = asyncio.ensure_future(work_comes_rarely())
+            async for batch in batches:
+                for record in batch:
+                    await batch.send(record.value)
+            await coming
+        copied = await asyncio.to_thread(read_all, broker.bootstrap_servers, sink)
+        assert [record.value for record in copied] == [b"before", b"after"]
 
 
 async def test_t11_a_second_task_that_asks_for_a_batch_meanwhile_is_refused(servers: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from ottla.client.config.producer import producer_config
 from ottla.client.core import intents
 from ottla.client.core.metadata import ClusterSnapshot, Node, PartitionInfo, TopicInfo
-from ottla.client.core.negotiation import TRANSACTION_VERSION, BrokerVersions
+from ottla.client.core.negotiation import TRANSACTION_VERSION, TWO_PHASE_VERSION, BrokerVersions
 from ottla.client.core.producer.core import ProducerCore
 from ottla.client.core.producer.fates import Settle
 from ottla.client.errors import ClientError
@@ -81,7 +81,9 @@ class ByHand:
     def tell_versions(self, transaction_version: int) -> None:
         """Answer what the cluster speaks."""
         ticket = self.take(intents.AskVersions).ticket
-        self.feed(self.core.answered, ticket, BrokerVersions({}, {TRANSACTION_VERSION: transaction_version}))
+        features = {TRANSACTION_VERSION: transaction_version}
+        versions = BrokerVersions({ApiKey.INIT_PRODUCER_ID: (0, TWO_PHASE_VERSION)}, features)
+        self.feed(self.core.answered, ticket, versions)
 
     def asked(self, api: ApiKey) -> intents.Ask:
         """The oldest request of `api`, which is done with now. Its message is made, as it is when it is sent."""

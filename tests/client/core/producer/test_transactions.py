@@ -17,6 +17,7 @@ from ottla.client.errors import (
     RequestTimeoutError,
 )
 from ottla.wire.apis import ApiKey
+from ottla.wire.batch import parse_header
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
 from ottla.wire.messages.add_partitions_to_txn import (
@@ -26,6 +27,7 @@ from ottla.wire.messages.add_partitions_to_txn import (
 )
 from ottla.wire.messages.end_txn import EndTxnResponse
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.wire.messages.produce import ProduceRequest
 from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
@@ -57,6 +59,11 @@ def state_of(producer: ByHand) -> TxnState:
 def added(code: ErrorCode) -> AddPartitionsToTxnResponse:
     results = (AddPartitionsToTxnPartitionResult(0, code),)
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=(AddPartitionsToTxnTopicResult("a", results),))
+
+
+def offsets_committed(code: ErrorCode) -> TxnOffsetCommitResponse:
+    partitions = (TxnOffsetCommitResponsePartition(0, code),)
+    return TxnOffsetCommitResponse(0, (TxnOffsetCommitResponseTopic("in", partitions),))
 
 
 def test_initializing_twice_at_once_is_one_initialization() -> None:
@@ -148,10 +155,7 @@ def test_offsets_that_are_in_the_transaction_are_in_no_doubt() -> None:
     producer = begun(2)
     offsets = {TopicPartition("in", 0): OffsetAndMetadata(7)}
     offering = producer.call(producer.core.send_offsets, offsets, ConsumerGroupMetadata("g"))
-    partitions = (TxnOffsetCommitResponsePartition(0, 0),)
-    producer.answer(
-        ApiKey.TXN_OFFSET_COMMIT, TxnOffsetCommitResponse(0, (TxnOffsetCommitResponseTopic("in", partitions),))
-    )
+    producer.answer(ApiKey.TXN_OFFSET_COMMIT, offsets_committed(ErrorCode.NONE))
     assert producer.result(offering) is None
     producer.feed(producer.core.abandoned, offering)  # its caller was cancelled just then
     assert state_of(producer) is TxnState.IN_TRANSACTION
@@ -214,8 +218,14 @@ def test_an_abort_that_waits_behind_a_commit_is_made_when_that_fails() -> None:
     assert producer.result(aborting) is None
 
 
-@pytest.mark.parametrize("commit", [True, False])
-@pytest.mark.parametrize("code", [ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_MAPPING])
+@pytest.mark.parametrize(
+    ("code", "commit"),
+    [
+        (ErrorCode.INVALID_TXN_STATE, True),
+        (ErrorCode.INVALID_TXN_STATE, False),
+        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, True),
+    ],
+)
 def test_an_end_that_the_coordinator_knows_nothing_of_is_fatal_and_says_why(code: ErrorCode, *, commit: bool) -> None:
     """Its time was over, or the coordinator that answers is an old one (simulator, transactions 39)."""
     producer = begun(2)
@@ -228,6 +238,82 @@ def test_an_end_that_the_coordinator_knows_nothing_of_is_fatal_and_says_why(code
     assert isinstance(error, FatalProducerError)
     assert isinstance(error.__cause__, KafkaError)
     assert error.__cause__.code is code
+    assert state_of(producer) is TxnState.FATAL_ERROR
+
+
+@pytest.mark.parametrize("transaction_version", [1, 2])
+@pytest.mark.parametrize("begins_with", ["offsets", "records"])
+def test_a_producer_whose_id_has_expired_aborts_and_goes_on_with_another_identity(
+    transaction_version: int, begins_with: str
+) -> None:
+    """It was idle for longer than transactional.id.expiration.ms (KIP-360)."""
+    producer = begun(transaction_version)
+    code, first_protocol = ErrorCode.INVALID_PRODUCER_ID_MAPPING, transaction_version == 1
+    if begins_with == "offsets":
+        offsets = {TopicPartition("in", 0): OffsetAndMetadata(7)}
+        offering = producer.call(producer.core.send_offsets, offsets, ConsumerGroupMetadata("g"))
+        if first_protocol:
+            producer.answer(ApiKey.ADD_OFFSETS_TO_TXN, AddOffsetsToTxnResponse(0, code))
+        else:
+            producer.answer(ApiKey.TXN_OFFSET_COMMIT, offsets_committed(code))
+        error = producer.result(offering)
+        assert isinstance(error, KafkaError)
+        assert error.code is code
+    else:
+        producer.send("a")
+        if first_protocol:
+            producer.answer(ApiKey.ADD_PARTITIONS_TO_TXN, added(code))
+        else:
+            producer.connect()
+            producer.acknowledge(code)
+    committing = producer.call(producer.core.end_transaction, TxnInput.COMMIT)
+    assert isinstance(producer.result(committing), AbortableTransactionError)
+    aborting = producer.call(producer.core.end_transaction, TxnInput.ABORT)
+    if not first_protocol:
+        producer.answer(ApiKey.END_TXN, EndTxnResponse(0, code))
+    ask = producer.asked(ApiKey.INIT_PRODUCER_ID)
+    assert isinstance(ask.message, InitProducerIdRequest)
+    assert ask.message[2:4] == (7, 0), "whoever has taken over the id meanwhile is not fenced"
+    producer.feed(producer.core.answered, ask.ticket, InitProducerIdResponse(0, 0, 9, 0))
+    assert producer.result(aborting) is None
+    begin(producer)
+    producer.send("a")
+    if first_protocol:
+        producer.answer(ApiKey.ADD_PARTITIONS_TO_TXN, added(ErrorCode.NONE))
+    if begins_with == "offsets" or first_protocol:
+        producer.connect()
+    sent = producer.acknowledge().message
+    assert isinstance(sent, ProduceRequest)
+    header = parse_header(sent.topic_data[0].partition_data[0].records or b"")
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (9, 0, 0)
+    committing = producer.call(producer.core.end_transaction, TxnInput.COMMIT)
+    producer.answer(ApiKey.END_TXN, EndTxnResponse(0, 0) if first_protocol else EndTxnResponse(0, 0, 9, 1))
+    assert producer.result(committing) is None
+
+
+def test_an_abort_of_a_prepared_transaction_that_nobody_knows_any_more_says_that_its_outcome_is_unknown() -> None:
+    """Somebody else had its handle and may have committed it, a week ago."""
+    producer = begun(2, transaction_two_phase_commit_enable=True)
+    producer.send("a")
+    producer.connect()
+    producer.acknowledge()
+    assert producer.result(producer.call(producer.core.end_transaction, TxnInput.PREPARE)) is None
+    aborting = producer.call(producer.core.end_transaction, TxnInput.ABORT)
+    producer.answer(ApiKey.END_TXN, EndTxnResponse(0, ErrorCode.INVALID_PRODUCER_ID_MAPPING))
+    error = producer.result(aborting)
+    assert isinstance(error, FatalProducerError)
+    assert "its outcome is unknown" in str(error)
+
+
+def test_a_producer_whose_id_has_expired_and_was_taken_over_is_fenced() -> None:
+    producer = begun(2)
+    producer.send("a")
+    producer.connect()
+    producer.acknowledge(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    aborting = producer.call(producer.core.end_transaction, TxnInput.ABORT)
+    producer.answer(ApiKey.END_TXN, EndTxnResponse(0, ErrorCode.INVALID_PRODUCER_ID_MAPPING))
+    producer.answer(ApiKey.INIT_PRODUCER_ID, InitProducerIdResponse(0, ErrorCode.PRODUCER_FENCED))
+    assert isinstance(producer.result(aborting), ProducerFencedError)
     assert state_of(producer) is TxnState.FATAL_ERROR
 
 

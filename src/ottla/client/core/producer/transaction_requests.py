@@ -30,13 +30,18 @@ FATAL: Final = frozenset(
     {
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
         ErrorCode.INVALID_TXN_STATE,
         ErrorCode.INVALID_TRANSACTION_TIMEOUT,
         ErrorCode.UNSUPPORTED_VERSION,
         ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
     }
 )
+#: Coordinator or leader do not know this producer any more: it was idle for longer than they keep it. After an abort it
+#: goes on with another identity (KIP-360; Java's producer is at its end there, since KIP-1050).
+FORGOTTEN: Final = frozenset({ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.UNKNOWN_PRODUCER_ID})
+#: As the answer to a commit these say neither yes nor no: an earlier attempt, whose answer was lost, may have done it.
+#: So may whoever has the handle of a prepared transaction.
+UNKNOWN_OUTCOME: Final = FATAL | {ErrorCode.INVALID_PRODUCER_ID_MAPPING}
 #: The group does not know the member that read these offsets, or not in this generation.
 GROUP_MOVED_ON: Final = frozenset(
     {ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID}
@@ -82,10 +87,12 @@ def end_transaction(transactional_id: str, identity: ProducerIdentity, *, commit
     return EndTxnRequest(transactional_id, identity.producer_id, identity.epoch, commit)
 
 
-def error_unless_nothing_was_open(answer: EndTxnResponse) -> tuple[int, str]:
-    """The error in an answer to the abort of a transaction that may never have begun: then there is nothing to do."""
-    never_begun = answer.error_code == ErrorCode.INVALID_TXN_STATE
-    return ErrorCode.NONE if never_begun else answer.error_code, ""
+def end_error(answer: EndTxnResponse, *, undecided: bool, begun: bool) -> tuple[int, str]:
+    """The error in an answer to EndTxn. Of a transaction that is `undecided`, because nobody has asked for its commit,
+    it is none that nothing is there to abort: the id has expired meanwhile, or the transaction may not have `begun`."""
+    code = answer.error_code
+    nothing_there = code == ErrorCode.INVALID_PRODUCER_ID_MAPPING or (code == ErrorCode.INVALID_TXN_STATE and not begun)
+    return ErrorCode.NONE if nothing_there and undecided else code, ""
 
 
 def why_not(code: int, timeout_ms: int, *, two_phase: bool) -> str | None:

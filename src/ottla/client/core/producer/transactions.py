@@ -7,6 +7,7 @@ and the epoch is raised only after an error, by another InitProducerId.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ottla.base.types import TopicPartition
@@ -77,6 +78,8 @@ class Transactions:
         self._started = False
         #: First protocol: the coordinator was asked to begin this transaction. If it has, nobody need know of it.
         self._begin_asked = False
+        #: Others may have the handle of this transaction, and may have ended it.
+        self._prepared = False
         #: Sequences may have a hole: InitProducerId has to follow the end of the transaction.
         self._new_epoch_needed = False
         #: First protocol: partitions that are in the transaction, that have to be added, and that are being added.
@@ -145,7 +148,7 @@ class Transactions:
     def begin(self) -> None:
         """begin_transaction(): no request is needed yet."""
         self._automaton.handle(TxnInput.BEGIN)
-        self._started = self._begin_asked = False
+        self._started = self._begin_asked = self._prepared = False
         self._added.clear()
         self._to_add.clear()
 
@@ -304,7 +307,8 @@ class Transactions:
             self._over(ending, error)
         elif self._started or self._may_have_begun:
             message = requests.end_transaction(self._id, self._sequencer.identity, commit=commit)
-            error_of = _error_code if self._started else requests.error_unless_nothing_was_open
+            undecided = not commit and not self._prepared
+            error_of = partial(requests.end_error, undecided=undecided, begun=self._started)
             self._ask(ApiKey.END_TXN, message, error_of, self._end_answered, ending.user, now_s)
         else:
             self._ended(ending, now_s)
@@ -334,6 +338,7 @@ class Transactions:
         assert ending is not None
         # EndTxn has succeeded: if the call fails after this, EndTxn must not be asked again
         self._started = self._begin_asked = False
+        self._new_epoch_needed |= answer.error_code in requests.FORGOTTEN
         if answer.producer_id >= 0:
             self._identified(ProducerIdentity(answer.producer_id, answer.producer_epoch))
         self._ended(ending, now_s)
@@ -373,6 +378,7 @@ class Transactions:
             if not self._started:
                 raise IllegalStateError(f"{ending.call.value}: nothing was sent in this transaction, abort it instead")
             self._automaton.handle(ending.call)
+            self._prepared = True
         except ClientError as error:
             self._over(ending, error)
         else:
@@ -439,7 +445,7 @@ class Transactions:
             elif (why := requests.why_not(error.code, self._timeout_ms, two_phase=self._two_phase)) is not None:
                 told = KafkaError.of(error.code, f"{self._id}: {why}")
                 self._failed(told, fatal=True)
-            elif error.code in requests.FATAL and is_ours:
+            elif error.code in requests.UNKNOWN_OUTCOME and is_ours:
                 # transaction.timeout.ms has passed, or a late EndTxn of an earlier transaction has ended this one
                 told = FatalProducerError(
                     f"the coordinator does not know this transaction any more, so its outcome is unknown ({error}): "
@@ -447,6 +453,7 @@ class Transactions:
                 )
                 self._failed(error, fatal=True)
             else:
+                self._new_epoch_needed |= error.code in requests.FORGOTTEN
                 self._failed(error, fatal=error.code in requests.FATAL)
             told.__cause__ = None if told is error else error
         if user in self._offering:
