@@ -197,7 +197,10 @@ class AbortableTransactionError(ClientError):
 
 
 class CommitFailedError(ClientError):
-    """The offsets were not committed, because the group has rebalanced and this member no longer belongs to it."""
+    """The offsets were not committed, because the group has rebalanced and this member no longer belongs to it.
+
+    Or it never did: it does not subscribe, and the group has members.
+    """
 
 
 class AssignorError(ClientError):

@@ -125,6 +125,25 @@ def test_g12_a_commit_that_the_group_refuses_expels_the_member() -> None:
     assert rig.core.member.generation_id == -1
 
 
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION])
+@pytest.mark.parametrize("in_background", [True, False])
+def test_g12_a_commit_by_hand_into_a_group_that_has_members_is_told_so(code: ErrorCode, *, in_background: bool) -> None:
+    rig = by_hand()
+    heard: list[object] = []
+    if in_background:
+        rig.do(rig.core.commit_async, _AT_5, lambda tps, error: heard.append(error))
+    else:
+        rig.do(rig.core.commit, "call", _AT_5, 60_000)
+    rig.answer(ApiKey.OFFSET_COMMIT, answer(code))
+    if in_background:
+        rig.run_callback()
+    (error,) = heard if in_background else [rig.finished["call"].error]
+    assert isinstance(error, CommitFailedError)
+    assert "group g has members, and this consumer is none of them, because it does not subscribe()" in str(error)
+    assert isinstance(error.__cause__, KafkaError)
+    assert error.__cause__.code is code
+
+
 def test_g13_a_commit_in_a_rebalance_is_told_so_and_the_member_rejoins() -> None:
     rig = member()
     rig.do(rig.core.commit, "call", _AT_5, 60_000)

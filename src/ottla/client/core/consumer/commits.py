@@ -37,8 +37,10 @@ _MOVED_ON = (
     "the offsets were not committed: this consumer is not part of the group's current generation. Either a rebalance "
     "took its partitions, or poll() was not called within max.poll.interval.ms. Call poll(): the consumer joins again"
 )
-
-
+_NO_MEMBER = (
+    "the offsets were not committed: group %s has members, and this consumer is none of them, because it does not "
+    "subscribe(). Give it a group.id with which nobody subscribes, or let it subscribe() instead of assign()"
+)
 #: What an answer to a commit says of the member.
 _OF_THE_MEMBER = frozenset({Next.START_OVER, Next.REJOIN, Next.LEARN_EPOCH})
 
@@ -239,16 +241,15 @@ class Commits:
         error: ClientError = KafkaError.of(code, what)
         if meaning is Next.FIND_COORDINATOR:
             self._shared.find_coordinator()
-        of_the_member = meaning in _OF_THE_MEMBER and self._shared.subscription.by_group
+        by_group = self._shared.subscription.by_group
+        of_the_member = meaning in _OF_THE_MEMBER and by_group
         counts = of_the_member and self._shared.eras.holds(ticket) and self._heard(code, now_s)
         if of_the_member and not counts and self._is_good(commit):  # it was refused for the generation before this one
             self._queue_again(commit, error, now_s)
             return
         again = meaning in (Next.RETRY, Next.FIND_COORDINATOR, Next.LEARN_EPOCH)
-        if of_the_member and (
-            meaning is Next.START_OVER or (meaning is Next.LEARN_EPOCH and commit.deadline_s is None)
-        ):
-            error = CommitFailedError(_MOVED_ON)
+        if meaning is Next.START_OVER or (of_the_member and meaning is Next.LEARN_EPOCH and commit.deadline_s is None):
+            error = CommitFailedError(_MOVED_ON if by_group else _NO_MEMBER % self._shared.group_id)
             error.__cause__ = KafkaError.of(code, what)
         self._failed(commit, error, now_s, again=again)
 
