@@ -6,8 +6,10 @@ from ottla.client.core import intents
 from ottla.client.core.intents import NotSentError
 from ottla.client.core.metadata import NO_LEADER
 from ottla.client.core.producer.identity import MAX_EPOCH
-from ottla.client.errors import DisconnectedError, RequestTimeoutError, SaslAuthenticationError
+from ottla.client.errors import AuthorizationError, DisconnectedError, RequestTimeoutError, SaslAuthenticationError
 from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.init_producer_id import InitProducerIdResponse
 from tests.client.core.producer.by_hand import OTHER, ByHand
 
 
@@ -57,6 +59,44 @@ def test_records_that_time_out_say_why_their_broker_was_not_reached() -> None:
     with pytest.raises(RequestTimeoutError, match=r"delivery\.timeout\.ms .*: localhost:9092 refuses") as failed:
         delivery.result()
     assert failed.value.__cause__ is refusal
+
+
+def test_an_identity_that_does_not_come_fails_each_record_only_when_its_own_time_is_over() -> None:
+    """It is asked for again and again, as by Java's producer."""
+    producer = ByHand("a", delivery_timeout_ms=120_000)
+    old = producer.send("a")
+    producer.pass_time(119.0)
+    new = producer.send("a")
+    producer.pass_time(1.0)
+    with pytest.raises(RequestTimeoutError, match=r"within delivery\.timeout\.ms .*: InitProducerId did not succeed"):
+        old.result()
+    assert not new.done()
+    producer.take(intents.GiveUp)
+    producer.asked(ApiKey.INIT_PRODUCER_ID)
+    producer.identify(7, 0)
+    producer.connect()
+    producer.acknowledge()
+    assert new.exception() is None
+
+
+def test_an_identity_that_does_not_come_is_not_asked_for_when_nobody_needs_it_any_more() -> None:
+    producer = ByHand("a", delivery_timeout_ms=120_000)
+    delivery = producer.send("a")
+    producer.pass_time(120.0)
+    assert isinstance(delivery.exception(), RequestTimeoutError)
+    producer.asked(ApiKey.INIT_PRODUCER_ID)
+    producer.pass_time(1_000.0)
+    assert not producer.waiting(ApiKey.INIT_PRODUCER_ID)
+
+
+def test_an_identity_that_is_refused_for_good_fails_every_record() -> None:
+    producer = ByHand("a")
+    records = [producer.send("a") for _ in range(2)]
+    refusal = InitProducerIdResponse(0, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    producer.answer(ApiKey.INIT_PRODUCER_ID, refusal)
+    for delivery in records:
+        with pytest.raises(AuthorizationError):
+            delivery.result()
 
 
 def test_without_a_pause_between_repetitions_a_missing_leader_is_waited_for_calmly() -> None:

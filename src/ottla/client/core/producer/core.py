@@ -273,6 +273,14 @@ class ProducerCore(Core):
         def done(answer: Any, now_s: float) -> None:
             sequencer.identified(ProducerIdentity(answer.producer_id, answer.producer_epoch))
 
+        def failed(error: ClientError, now_s: float) -> None:
+            if not error.retriable:
+                self._fates.give_up_all(error)
+                return
+            # Each batch has its own `delivery.timeout.ms`. For those that have time left it is asked for again at once.
+            for batch in self.accumulator.queued():
+                batch.last_error = error
+
         make: Callable[[], Message] = partial(requests.init_producer_id, None, _NO_TIMEOUT_MS, NO_IDENTITY)
         self._calls.add(
             Call(
@@ -282,7 +290,7 @@ class ProducerCore(Core):
                 make,
                 requests.identity_error,
                 done,
-                lambda error, now_s: self._fates.give_up_all(error),
+                failed,
                 self.config.delivery_timeout_ms,
             ),
             now_s,
