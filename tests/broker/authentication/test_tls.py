@@ -214,7 +214,8 @@ async def test_few_handshakes_begin_in_a_turn_although_many_clients_speak_at_one
     """Each signs. A hundred with a key of RSA 4096 kept the loop for half a second."""
     count = 24
     listener, connections = _listener(directory, handshake_ms=60_000, max_connections=count)
-    address = await listener.listen("127.0.0.1", 0, count)
+    address = await listener.bind("127.0.0.1", 0, count)
+    await listener.listen()
     with ExitStack() as stack:
         clients = [stack.enter_context(socket.create_connection(address)) for _ in range(count)]
         while not connections.is_full:  # noqa: ASYNC110 - the listener tells nobody
