@@ -1,12 +1,14 @@
 """The last answer of a connection reaches its client, whatever it sends behind the request."""
 
+import asyncio
 import struct
+from collections.abc import Callable
 from contextlib import closing
 
 import pytest
 
 from ottla.base.clock import ManualClock
-from ottla.broker.answers import Frame, Last
+from ottla.broker.answers import Frame, Last, Throttled
 from ottla.broker.connections import Connections
 from ottla.broker.server import Listener
 from tests.broker.lone_connections import LoneClient
@@ -36,3 +38,17 @@ async def test_what_comes_behind_the_last_request_is_not_looked_at(is_stranger: 
         client.send_bytes(_NONSENSE)  # by TLS there may be more: asyncio hands it over before `close` returns
         assert client.answers() == b"not you"
         assert not client.transport.aborted
+
+
+@pytest.mark.parametrize("made", [lambda: Throttled(None, 0), lambda: Last(b"not you", 0)], ids=["throttled", "last"])
+async def test_a_connection_may_be_lost_in_the_turn_in_which_its_silence_ends(
+    made: Callable[[], Throttled | Last],
+) -> None:
+    told: list[object] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: told.append(context))
+    later = made()
+    loop.call_soon(later.future.cancel)  # comes before the timers of the same turn
+    for _ in range(4):
+        await asyncio.sleep(0)
+    assert (later.future.cancelled(), told) == (True, [])

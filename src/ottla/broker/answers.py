@@ -35,11 +35,7 @@ class Last(Later):
     def __init__(self, encoded: bytes, delay_ms: int) -> None:
         loop = asyncio.get_running_loop()
         super().__init__(loop.create_future(), lambda result: encoded)
-        loop.call_later(delay_ms / 1000, self._due)
-
-    def _due(self) -> None:
-        if not self.future.done():
-            self.future.set_result(None)
+        loop.call_later(delay_ms / 1000, _due, self.future)
 
 
 class Throttled(Later):
@@ -51,8 +47,14 @@ class Throttled(Later):
         loop = asyncio.get_running_loop()
         super().__init__(loop.create_future(), lambda result: None)
         self.encoded = encoded
-        due = loop.call_later(throttle_ms / 1000, self.future.set_result, None)
+        due = loop.call_later(throttle_ms / 1000, _due, self.future)
         self.future.add_done_callback(lambda future: due.cancel())
+
+
+def _due(future: asyncio.Future[Any]) -> None:
+    """Its time has come; the connection may have been lost in the same turn."""
+    if not future.done():
+        future.set_result(None)
 
 
 Answer: TypeAlias = Encoded | Later
