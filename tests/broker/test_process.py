@@ -1,9 +1,13 @@
 """`ottla serve` as a process: how it ends when it is interrupted before it listens, and what it calls itself."""
 
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from ottla.log.checkpoint import CLEAN_SHUTDOWN_MARKER
 
 #: Ctrl-C arrives when the module is looked for.
 _INTERRUPTED = """
@@ -36,6 +40,35 @@ def test_a_wrong_option_is_told_under_the_commands_own_name() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert done.stderr.startswith("usage: ottla serve [-h]")
+
+
+def _serve(directory: Path, before: str = "") -> subprocess.Popen[str]:
+    """A broker that is ready, in a shell that has run `before`."""
+    command = [sys.executable, "-m", "ottla.broker.process", "--port", "0", "--data-dir", str(directory)]
+    running = subprocess.Popen(
+        ["sh", "-c", f'{before}exec "$0" "$@"', *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert running.stdout is not None
+    assert running.stdout.readline().startswith("ottla ready ")
+    return running
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_stops_a_broker_in_order(tmp_path: Path, number: signal.Signals) -> None:
+    running = _serve(tmp_path)
+    running.send_signal(number)
+    assert (running.communicate(timeout=60)[1], running.returncode) == ("", 0)
+    assert (tmp_path / CLEAN_SHUTDOWN_MARKER).exists()
+
+
+def test_a_broker_under_nohup_stays_when_its_terminal_goes(tmp_path: Path) -> None:
+    running = _serve(tmp_path, "trap '' HUP; ")
+    running.send_signal(signal.SIGHUP)
+    status = Path(f"/proc/{running.pid}/status").read_text()
+    [ignored] = [line.split()[1] for line in status.splitlines() if line.startswith("SigIgn:")]
+    assert int(ignored, 16) >> (signal.SIGHUP - 1) & 1
+    running.terminate()
+    assert (running.communicate(timeout=60)[1], running.returncode) == ("", 0)
 
 
 #: Handlers that are not imported when a broker is ready, and when it has imported them.

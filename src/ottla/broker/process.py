@@ -1,8 +1,9 @@
 """The broker as a process. `ottla serve` and `ottla.testing` run `main`. It imports little, and late, to start fast.
 
 Prints `ottla ready host:port` on stdout once it listens. With several listeners, all of them follow in the same line,
-as `NAME://host:port`. SIGTERM and SIGINT stop it in order. Exit codes: 0 after a stop (130 when Ctrl-C comes before it
-listens), 1 for a directory or address that cannot be used, 2 for a wrong configuration.
+as `NAME://host:port`. SIGTERM, SIGINT and SIGHUP, the end of its terminal, stop it in order; under nohup the last is
+ignored. Exit codes: 0 after a stop (130 when Ctrl-C comes before it listens), 1 for a directory or address that cannot
+be used, 2 for a wrong configuration.
 """
 
 import asyncio
@@ -128,7 +129,7 @@ def _first_users(given: Sequence[str]) -> dict[str, Secret]:
 
 
 def run(config: BrokerConfig, make_app: MakeApp | None = None, first_users: Mapping[str, Secret] | None = None) -> None:
-    """Serve until SIGTERM or SIGINT. Raises what `BrokerApp.start` raises."""
+    """Serve until a signal stops it (see the module). Raises what `BrokerApp.start` raises."""
     _allow_many_files()
     with _auditing(config):
         try:
@@ -157,6 +158,8 @@ async def _serve(config: BrokerConfig, make_app: MakeApp | None, first_users: Ma
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        loop.add_signal_handler(signal.SIGHUP, stop.set)
     app = (make_app or BrokerApp)(config)
     app.first_users = first_users or {}
     first = await app.start()
