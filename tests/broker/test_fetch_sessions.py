@@ -1,13 +1,22 @@
 """Incremental fetch sessions (KIP-227)."""
 
+import asyncio
 from random import Random
 
 from ottla.base.clock import ManualClock
+from ottla.broker.connections import Connections
 from ottla.broker.fetch_sessions import FetchContext, FetchSessions, PartitionKey
+from ottla.broker.handlers.dispatch import Dispatcher
+from ottla.broker.handlers.fetch import AT_ONCE
+from ottla.broker.server import Listener
 from ottla.broker.session import Session
+from ottla.testing import AsyncBroker
+from ottla.wire.apis import ApiKey
 from ottla.wire.codec import NULL_UUID
 from ottla.wire.errors import ErrorCode
+from ottla.wire.frames import encode_request
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from tests.broker.lone_connections import LoneClient
 
 _MAX = 100
 _MAX_OF_ONE = 30
@@ -153,6 +162,25 @@ def test_a_session_that_did_not_hear_all_of_a_request_ends() -> None:
     assert sessions.cached_partitions >= 2
     del steps
     assert (len(sessions), sessions.cached_partitions) == (0, 0)
+
+
+async def test_a_session_ends_whose_connection_was_lost_before_its_request_was_looked_at() -> None:
+    async with AsyncBroker() as broker:
+        connections = Connections(broker.node.clock, max_idle_ms=-1)
+        dispatch, clock = Dispatcher(broker.node), broker.node.clock
+        listener = Listener(dispatch, clock, connections, name="PLAINTEXT", max_request_bytes=1 << 20)
+        sessions = broker.node.sessions
+        for turns in range(4):
+            client = LoneClient(listener)
+            request = _request(0, 0, *range(AT_ONCE + 1))._replace(max_wait_ms=60_000, min_bytes=1)
+            client.send_bytes(encode_request(ApiKey.FETCH, 11, 1, "x", request))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            client.close()
+            await broker.node.slices.close()
+            counted = {each.counted - len(each.partitions) for each in sessions._sessions.values()}
+            assert counted <= {0}, turns
+            assert sessions.cached_partitions == sum(each.counted for each in sessions._sessions.values())
 
 
 def test_a_large_request_is_taken_over_in_steps() -> None:

@@ -88,6 +88,8 @@ class FetchContext:
         self.partitions: list[tuple[PartitionKey, Cached]] = []
         self.size = named if session is None else named + len(session.partitions)
         self.full = full
+        #: Whether `fill` has begun, and will end what it cannot take over.
+        self.is_begun = False
         self.session_id = session.session_id if session is not None else NO_SESSION
 
     def is_news(self, cached: Cached, high_watermark: int, log_start_offset: int) -> bool:
@@ -161,6 +163,7 @@ class FetchSessions:
 
     def fill(self, context: FetchContext) -> Iterator[None]:
         """Take over what the request says, a partition in each step. A session ends that did not hear all of it."""
+        context.is_begun = True
         session, is_filled = context.session, False
         try:
             yield from self._update(context, session)
@@ -168,8 +171,13 @@ class FetchSessions:
         finally:
             if session is not None:
                 self._count(session, -context.named)
-                if not is_filled and self._sessions.get(session.session_id) is session:
-                    self._end(session)
+                if not is_filled:
+                    self._end_if_there(session)
+
+    def given_up(self, context: FetchContext) -> None:
+        """Nobody reads the request any more. Its session ends if it has heard nothing of it."""
+        if context.session is not None and not context.is_begun:
+            self._end_if_there(context.session)
 
     def unanswered(self, context: FetchContext) -> int:
         """The client is throttled, and its answer empty. The id of its session; one that would be new is none."""
@@ -246,6 +254,10 @@ class FetchSessions:
         if self._sessions.get(session.session_id) is session:
             session.counted += partitions
             self.cached_partitions += partitions
+
+    def _end_if_there(self, session: Session) -> None:
+        if self._sessions.get(session.session_id) is session:
+            self._end(session)
 
     def _end(self, session: Session) -> None:
         del self._sessions[session.session_id]

@@ -139,7 +139,9 @@ class _Fetch:
     def start_slowly(self) -> Answer:
         """Read them in slices."""
         self._is_slow = True
-        return Later(self._node.slices.start(self._slowly(), "a fetch of many partitions"), self._charged)
+        reading = self._node.slices.start(self._slowly(), "a fetch of many partitions")
+        reading.add_done_callback(lambda _: self._node.sessions.given_up(self._fetch))  # before its first step
+        return Later(reading, self._charged)
 
     async def _slowly(self) -> list[Piece]:
         slices, max_wait_ms, pieces = self._node.slices, self._request.max_wait_ms, list[Piece]()
