@@ -94,11 +94,16 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         # Not before: it may know this connection, and only `connection_lost` ends that cycle.
         self._dispatch: Dispatch = self._listener.guarded(self.admit)
-        self._outbox = make_outbox(self._transport, self._work, self._lost, self._unread)
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
             self.session.client_host = f"/{peer[0]}"
         admission = self._admission or self._listener.connections.opened(self)
+        try:
+            self._outbox = make_outbox(self._transport, self._work, self._lost, self._unread)
+        except OSError as fault:  # there are no more files
+            self._listener.connections.tell_refused(fault.strerror or str(fault), self.session.client_host)
+            self.close()
+            return
         if self._listener.connections.is_closing or not self._listener.identify(self, transport):
             self.close()
         elif admission.delay_ms and self._admission is None:
