@@ -55,14 +55,15 @@ class Transactional(ABC):
         await self._transact("send_offsets_to_transaction()", self._core.send_offsets, checked, group)
 
     async def commit_transaction(self) -> None:
-        """Flush and commit. After RequestTimeoutError call it again: the outcome is unknown until it returns.
+        """Flush and commit. Until it returns the outcome is unknown: call it again after RequestTimeoutError, and after
+        a cancellation.
 
         Raises AbortableTransactionError (abort it), FatalProducerError (close the producer), IllegalStateError.
         """
         await self._transact("commit_transaction()", self._core.end_transaction, TxnInput.COMMIT)
 
     async def abort_transaction(self) -> None:
-        """Give up on records that were not sent, and abort. After RequestTimeoutError call it again.
+        """Give up on records that were not sent, and abort. After RequestTimeoutError or a cancellation call it again.
 
         Raises FatalProducerError, IllegalStateError.
         """

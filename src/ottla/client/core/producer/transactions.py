@@ -6,7 +6,6 @@ and the epoch is raised only after an error, by another InitProducerId.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,6 +15,7 @@ from ottla.client.core.negotiation import CAPS_OF_FIRST_TRANSACTIONS, TWO_PHASE_
 from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.core.producer import transaction_requests as requests
 from ottla.client.core.producer.calls import Call, Calls
+from ottla.client.core.producer.endings import OUTCOMES, Ending, Unheard
 from ottla.client.core.producer.handle import TransactionHandle
 from ottla.client.core.producer.identity import NO_IDENTITY, ProducerIdentity
 from ottla.client.core.producer.sequencing import Sequencer
@@ -33,21 +33,9 @@ from ottla.client.errors import (
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 
-#: The calls after which there is no transaction any more.
-_ENDS = frozenset({TxnInput.COMMIT, TxnInput.ABORT})
 #: The `user` of the requests of init_transactions(): they are made once for all calls that wait for it.
 _INITIALIZERS = object()
 _MAY_FAIL = frozenset({TxnState.IN_TRANSACTION, TxnState.COMMITTING, TxnState.ABORTING, TxnState.ABORTABLE_ERROR})
-
-
-@dataclass(slots=True)
-class _Ending:
-    """A call that commits, aborts, prepares or detaches the transaction. It goes on when every batch is settled."""
-
-    user: Any
-    call: TxnInput
-    #: It has gone on: no batch is waited for any more.
-    asked: bool = False
 
 
 class Transactions:
@@ -90,9 +78,10 @@ class Transactions:
         self._initializers: list[Any] = []
         #: Calls of send_offsets_to_transaction() whose offsets are not known to be in the transaction.
         self._offering: list[Any] = []
-        self._ending: _Ending | None = None
+        self._ending: Ending | None = None
         #: Calls that came while `_ending` was under way.
-        self._next_endings: list[_Ending] = []
+        self._next_endings: list[Ending] = []
+        self._unheard = Unheard()
 
     @property
     def state(self) -> TxnState:
@@ -148,6 +137,7 @@ class Transactions:
     def begin(self) -> None:
         """begin_transaction(): no request is needed yet."""
         self._automaton.handle(TxnInput.BEGIN)
+        self._unheard.clear()
         self._started = self._begin_asked = self._prepared = False
         self._added.clear()
         self._to_add.clear()
@@ -211,11 +201,14 @@ class Transactions:
         """
         if call is TxnInput.PREPARE and not self._two_phase:
             raise IllegalStateError(requests.NOT_TWO_PHASE)
-        ending = _Ending(user, call)
+        ending = Ending(user, call)
         if self._ending is not None:
             self._next_endings.append(ending)
             return
-        if call in _ENDS:
+        if (done := self._unheard.take(call)) is not None:
+            self._intend(Finish(user, done.value))
+            return
+        if call in OUTCOMES:
             self._automaton.handle(call)
         elif self.state is not TxnState.PREPARED:
             self._check_open(call)
@@ -226,6 +219,7 @@ class Transactions:
         self._next_endings = [ending for ending in self._next_endings if ending.user is not user]
         if self._ending is not None and self._ending.user is user:
             self._ending = None
+        self._unheard.abandoned(user)
         self._calls.drop(user, now_s)
         if user in self._offering:
             self._offering.remove(user)
@@ -297,12 +291,12 @@ class Transactions:
         fatal = self.state is TxnState.FATAL_ERROR
         ending.asked = True
         commit = ending.call is TxnInput.COMMIT
-        if ending.call not in _ENDS:
+        if ending.call not in OUTCOMES:
             self._hand_over(ending)
         elif fatal or (commit and self.in_error):
             kind = FatalProducerError if fatal else AbortableTransactionError
-            done, to_do = ("committed" if commit else "aborted"), ("close the producer" if fatal else "abort it")
-            error = kind(f"the transaction was not {done}, {to_do}: {self.cause}")
+            to_do = "close the producer" if fatal else "abort it"
+            error = kind(f"the transaction was not {OUTCOMES[ending.call]}, {to_do}: {self.cause}")
             error.__cause__ = self.cause
             self._over(ending, error)
         elif self._started or self._may_have_begun:
@@ -343,7 +337,7 @@ class Transactions:
             self._identified(ProducerIdentity(answer.producer_id, answer.producer_epoch))
         self._ended(ending, now_s)
 
-    def _ended(self, ending: _Ending, now_s: float) -> None:
+    def _ended(self, ending: Ending, now_s: float) -> None:
         if self._new_epoch_needed or (self._calls.has_stray and not self._implicit):
             # KIP-360: the sequences may have a hole, so ask the coordinator for the next epoch. And in the first
             # protocol the epoch stays from one transaction to the next: a request that comes late, above all EndTxn,
@@ -352,13 +346,16 @@ class Transactions:
         else:
             self._ready(ending)
 
-    def _ready(self, ending: _Ending) -> None:
+    def _ready(self, ending: Ending) -> None:
         self._started = self._begin_asked = False
         self._automaton.handle(TxnInput.ENDED)
         self._over(ending, None)
 
-    def _over(self, ending: _Ending, error: Exception | None, value: Any = None) -> None:
+    def _over(self, ending: Ending, error: Exception | None, value: Any = None) -> None:
         self._ending = None
+        if error is None:
+            ending.value = value
+            self._unheard.succeeded(ending)
         self._intend(Finish(ending.user, value, error))
         self._begin_next_ending()
 
@@ -370,7 +367,7 @@ class Transactions:
             except ClientError as refused:
                 self._intend(Finish(following.user, None, refused))
 
-    def _hand_over(self, ending: _Ending) -> None:
+    def _hand_over(self, ending: Ending) -> None:
         """Prepare or detach: the transaction stays open, and its handle goes to the user."""
         try:
             if self.state is not TxnState.PREPARED:
