@@ -145,6 +145,10 @@ class ScriptedBroker:
         while len(self.asked(api)) < count:
             await self._arrived.wait()
 
+    async def deserted(self) -> None:
+        """Wait until nobody is connected any more."""
+        await asyncio.gather(*self._connections, return_exceptions=True)
+
     # clients
 
     @property

@@ -9,13 +9,16 @@ import pytest
 
 from ottla import AsyncProducer, InternalError
 from ottla.client.config.producer import producer_config
+from ottla.client.core.intents import Channel
 from ottla.client.errors import DisconnectedError, KafkaError, RequestTimeoutError
 from ottla.client.net.cluster import Cluster
 from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.metadata import MetadataResponse
 from tests.client.blame import blames
 from tests.client.conftest import Watchdog
 from tests.client.fake_kafka import NODE_ID
-from tests.client.scripted_broker import Hold, ScriptedBroker, silence
+from tests.client.scripted_broker import Hold, ScriptedBroker, instead, silence
 
 _FAULT = ZeroDivisionError("nobody expects this")
 
@@ -197,6 +200,25 @@ async def test_a_look_up_keeps_nothing_and_makes_nothing(watchdog: Watchdog) -> 
         assert (set(found.topics), set(found.topic_errors)) == ({"b"}, {"missing"})
         assert set(cluster.snapshot.topics) == {"a"}
         assert set(broker.kafka.topics) == {"a", "b"}
+
+
+async def test_a_connection_that_opens_while_the_client_begins_again_is_closed(watchdog: Watchdog) -> None:
+    """REBOOTSTRAP_REQUIRED: the brokers are forgotten, and so nobody would ever close it."""
+    held = Hold()
+    async with watchdog(), ScriptedBroker() as broker:
+        async with cluster_of(broker) as cluster:
+            await cluster.start()
+            await cluster.ensure_metadata(60_000)
+            broker.script(ApiKey.API_VERSIONS, held)
+            opening = asyncio.ensure_future(cluster.connection(NODE_ID, Channel.FETCH))
+            await held.reached.wait()
+            broker.script(ApiKey.METADATA, instead(MetadataResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)))
+            await cluster.refreshed()
+            held.release()
+            (error,) = await asyncio.gather(opening, return_exceptions=True)
+        await broker.deserted()
+    assert isinstance(error, DisconnectedError)
+    assert "the client begins again from bootstrap.servers" in str(error)
 
 
 async def test_a_time_of_nothing_is_no_time(watchdog: Watchdog) -> None:

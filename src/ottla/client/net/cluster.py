@@ -239,6 +239,9 @@ class Cluster:
             await asyncio.sleep(wait_s)
         node = self._address(node_id)
         connection = await self._opener.open(node.host, node.port)
+        if self._peers.get((node_id, channel)) is not peer:  # nobody would ever close it
+            connection.close()
+            raise DisconnectedError(f"broker {node_id} was forgotten: the client begins again from bootstrap.servers")
         connection.on_lost = partial(self._lost, node_id, channel)
         return connection
 
