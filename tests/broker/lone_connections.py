@@ -4,7 +4,8 @@ import asyncio
 import socket
 import struct
 
-from ottla.broker.server import Connection, Listener
+from ottla.broker.listening import Listener
+from ottla.broker.server import Connection
 
 
 class LoneTransport(asyncio.Transport):

@@ -16,7 +16,8 @@ from ottla.base.clock import ManualClock
 from ottla.base.errors import ConfigError
 from ottla.broker.config import BrokerConfig
 from ottla.broker.connections import Connections, limits_of
-from ottla.broker.server import Connection, Listener
+from ottla.broker.listening import Listener
+from ottla.broker.server import Connection
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey
 from ottla.wire.frames import encode_request

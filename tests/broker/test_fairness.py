@@ -8,7 +8,7 @@ from ottla.base.clock import ManualClock
 from ottla.base.limits import FRAME_BYTES_AT_ONCE, FRAMES_AT_ONCE
 from ottla.broker.answers import Frame, Later
 from ottla.broker.connections import Connections
-from ottla.broker.server import Listener
+from ottla.broker.listening import Listener
 from tests.broker.lone_connections import LoneClient
 
 _MANY = 10 * FRAMES_AT_ONCE

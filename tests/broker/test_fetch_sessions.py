@@ -8,7 +8,7 @@ from ottla.broker.connections import Connections
 from ottla.broker.fetch_sessions import FetchContext, FetchSessions, PartitionKey
 from ottla.broker.handlers.dispatch import Dispatcher
 from ottla.broker.handlers.fetch import AT_ONCE
-from ottla.broker.server import Listener
+from ottla.broker.listening import Listener
 from ottla.broker.session import Session
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey

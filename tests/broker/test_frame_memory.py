@@ -14,7 +14,7 @@ from ottla.base.errors import StorageError
 from ottla.base.limits import BUSY_BUFFER_BYTES, FRAMES_AT_ONCE, LARGE_FRAME_BYTES, SLOW_FRAME_MS, STALLED_FRAME_MS
 from ottla.broker.answers import Answer, Frame, Later
 from ottla.broker.connections import Connections
-from ottla.broker.server import Listener
+from ottla.broker.listening import Listener
 from tests.broker.lone_connections import LoneClient
 from tests.broker.ticking import some_turns_until
 

@@ -12,9 +12,9 @@ from ottla.broker.answers import Answer, Later
 from ottla.broker.connections import Connections
 from ottla.broker.handlers.dispatch import Dispatcher
 from ottla.broker.handlers.encoding import as_it_is
+from ottla.broker.listening import Listener
 from ottla.broker.ports.quotas import Charge
 from ottla.broker.runtime.slices import TURN_MS
-from ottla.broker.server import Listener
 from ottla.broker.session import Session
 from ottla.log.storage import Slice
 from ottla.testing import AsyncBroker

@@ -10,7 +10,7 @@ import pytest
 from ottla.base.clock import ManualClock
 from ottla.broker.answers import Frame, Last, Throttled
 from ottla.broker.connections import Connections
-from ottla.broker.server import Listener
+from ottla.broker.listening import Listener
 from tests.broker.lone_connections import LoneClient
 
 _REQUEST = struct.pack(">i", 1) + b"x"

@@ -13,9 +13,9 @@ import uvloop
 
 from ottla.base.clock import ManualClock
 from ottla.broker.connections import Connections
+from ottla.broker.listening import Listener
 from ottla.broker.quotas.connections import Limits
 from ottla.broker.quotas.rates import Windows
-from ottla.broker.server import Listener
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey
 from ottla.wire.frames import encode_request

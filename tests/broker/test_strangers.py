@@ -16,7 +16,7 @@ from ottla.base.clock import ManualClock
 from ottla.base.limits import AUTHENTICATION_MS, BUSY_BUFFER_BYTES, MAX_STRANGERS_BYTES, STALLED_FRAME_MS
 from ottla.broker.answers import Frame
 from ottla.broker.connections import Connections
-from ottla.broker.server import Listener
+from ottla.broker.listening import Listener
 from ottla.broker.unread import UnreadAnswers
 from ottla.testing import AsyncBroker
 from tests.broker.fuzzing import hello

@@ -21,12 +21,12 @@ from ottla.broker.disk import Disk
 from ottla.broker.handlers.dispatch import Dispatcher
 from ottla.broker.listeners import EVERYWHERE, Endpoint
 from ottla.broker.listeners import Listener as Configured
+from ottla.broker.listening import Listener
 from ottla.broker.node import Node, expect_coordinators, load_coordinators, make_node
 from ottla.broker.recover import Recovered, recover
 from ottla.broker.runtime.assigning import server_assignors
 from ottla.broker.runtime.timers import Timers
 from ottla.broker.runtime.upkeep import Upkeep
-from ottla.broker.server import Listener
 from ottla.broker.session import Session
 from ottla.broker.storage import DirectoryDisk
 

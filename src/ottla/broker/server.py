@@ -1,4 +1,4 @@
-"""The listener: cuts frames out of each connection's bytes and answers them in order, one at a time.
+"""A connection: cuts frames out of its bytes and answers them in order, one at a time.
 
 Theory of operation. A connection reads into a buffer of its own (`asyncio.BufferedProtocol`); whole frames go to
 `dispatch`. As in Kafka a connection works on one request at a time. While an answer is outstanding, or the peer does
@@ -17,7 +17,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, Protocol, cast
 from weakref import finalize
 
 from ottla.base.clock import Clock
@@ -46,14 +46,29 @@ _log = logging.getLogger(__name__)
 #: How a client that speaks TLS begins. As the length of a frame it is 369 million bytes.
 _TLS_HELLO: Final = b"\x16\x03"
 
-#: Makes what stands before a connection's dispatcher; it calls the function when it knows who the client is.
-Guard: TypeAlias = Callable[[Dispatch, Callable[[], None]], Dispatch]
+
+class Home(Protocol):
+    """The listener by which a connection came, as the connection needs it (`listening`)."""
+
+    name: str
+    dispatch: Dispatch
+    clock: Clock
+    connections: Connections
+    max_request_bytes: int
+    first_bytes: int
+
+    @property
+    def is_guarded(self) -> bool: ...
+
+    def guarded(self, admit: Callable[[], None], /) -> Dispatch: ...
+
+    def identify(self, connection: "Connection", transport: asyncio.BaseTransport, /) -> bool: ...
 
 
 class Connection(asyncio.BufferedProtocol):
     """One client's connection."""
 
-    def __init__(self, listener: "Listener") -> None:
+    def __init__(self, listener: Home) -> None:
         self._listener = listener
         self._frames = FrameBuffer(listener.first_bytes, one_by_one=listener.is_guarded)
         self._waiting: deque[Frame] = deque()
@@ -449,67 +464,3 @@ def _forget(future: asyncio.Future[Any]) -> None:
     """Nobody waits any more for what this one gives, nor for what that gives in its turn."""
     if not future.cancelled() and future.exception() is None and isinstance(future.result(), Later):
         future.result().future.cancel()
-
-
-class Listener:
-    """A listening socket: makes connections of those who come."""
-
-    def __init__(
-        self, dispatch: Dispatch, clock: Clock, connections: Connections, *, name: str, max_request_bytes: int
-    ) -> None:
-        """`name` is in capitals; `max_request_bytes` is `socket.request.max.bytes`."""
-        self.name = name
-        self.dispatch = dispatch
-        self.clock = clock
-        self.connections = connections
-        self.memory = connections.memory
-        #: How large a frame may be, and the first ones of a new connection.
-        self.max_request_bytes = self.first_bytes = max_request_bytes
-        #: Stands before the dispatcher until a client has said who it is, if clients have to.
-        self._guard: Guard | None = None
-        self._server: asyncio.Server | None = None
-
-    async def bind(self, host: str, port: int, backlog: int) -> tuple[str, int]:
-        """Take the address; the host and port that were bound. Raises OSError when it cannot be had."""
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._make, host or None, port, backlog=backlog, start_serving=False)
-        bound = self._server.sockets[0].getsockname()
-        return str(bound[0]), int(bound[1])
-
-    async def listen(self) -> None:
-        """Let them come, behind `bind`. Raises OSError when another program listens there meanwhile."""
-        assert self._server is not None
-        await self._server.start_serving()
-
-    def _make(self) -> Connection:
-        if self.connections.is_closing:  # asyncio closes the socket; its transports cannot be made behind `stop`
-            raise ConnectionAbortedError("the broker stops")
-        return Connection(self)
-
-    def guard(self, make: Guard, max_receive_bytes: int) -> None:
-        """Have every connection guarded, and its frames no larger than this, until it is known who the client is."""
-        self._guard, self.first_bytes = make, min(max_receive_bytes, self.max_request_bytes)
-
-    @property
-    def is_guarded(self) -> bool:
-        """Whether clients have to say who they are."""
-        return self._guard is not None
-
-    def guarded(self, admit: Callable[[], None]) -> Dispatch:
-        """What answers a new connection's frames."""
-        return self.dispatch if self._guard is None else self._guard(self.dispatch, admit)
-
-    def identify(self, connection: Connection, transport: asyncio.BaseTransport) -> bool:
-        """Find out who is at the other end, as far as that is known before the first frame; False: it may not stay."""
-        return True
-
-    def stop(self) -> None:
-        """Take no more connections."""
-        if self._server is not None:
-            self._server.close()
-
-    async def stopped(self) -> None:
-        """Wait until the connections that came by it are closed."""
-        if self._server is not None:
-            await self._server.wait_closed()
-            self._server = None

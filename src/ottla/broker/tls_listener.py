@@ -19,7 +19,8 @@ from typing import Any, Final
 from ottla.base.errors import OttlaError
 from ottla.base.limits import HANDSHAKES_AT_ONCE, TLS_HANDSHAKE_MS
 from ottla.broker.authentication.tls import ServerTls
-from ottla.broker.server import Connection, Listener
+from ottla.broker.listening import Listener
+from ottla.broker.server import Connection
 from ottla.broker.tls_alerts import SEND_ALERT
 
 _log = logging.getLogger(__name__)
