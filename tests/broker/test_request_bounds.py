@@ -1,6 +1,5 @@
 """What one request may cost: its elements are counted before they are built, its records are looked at in a thread."""
 
-import asyncio
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -77,8 +76,7 @@ def _produce(value: bytes, compression: Compression, *, key: bytes | None = b"k"
 
 async def test_what_may_be_long_is_looked_at_in_a_thread(client: WireClient, broker: AsyncBroker) -> None:
     await _compacted(client)
-    threads = _Counting(1)
-    asyncio.get_running_loop().set_default_executor(threads)
+    threads = broker.node.partitions.batches = _Counting(1)
     large = bytes(MAX_INLINE_OPENED_BYTES)
     for request, error, count in (
         (_produce(b"v", Compression.NONE), ErrorCode.NONE, 0),

@@ -143,7 +143,8 @@ class Partitions:
         self.wakes = Wakes()
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._files = ThreadPoolExecutor(1, "files")
-        self._batches = ThreadPoolExecutor(_BATCH_THREADS, "batches")
+        #: The threads for `beside`.
+        self.batches = ThreadPoolExecutor(_BATCH_THREADS, "batches")
 
     def find(self, topic: str, partition: int) -> Partition | None:
         """The partition if this node leads it, else None."""
@@ -397,7 +398,7 @@ class Partitions:
     def beside(self, work: Callable[[], T]) -> "asyncio.Future[T]":
         """Run `work`, which takes the processor, in a thread for batches. What waits for the device has other threads:
         a few batches that stand for gigabytes must not keep every sync waiting."""
-        return asyncio.get_running_loop().run_in_executor(self._batches, work)
+        return asyncio.get_running_loop().run_in_executor(self.batches, work)
 
     @property
     def lacks_checkpoints(self) -> bool:
@@ -440,7 +441,7 @@ class Partitions:
         no such mark.
         """
         self._files.shutdown()
-        self._batches.shutdown(cancel_futures=True)
+        self.batches.shutdown(cancel_futures=True)
         logs = [each.log for each in self._partitions.values()]
         faults = [*_faults(log.flush for log in logs), *_faults([self.checkpoint_plan(is_last=True)])]
         faults += _faults(log.close for log in logs)
