@@ -68,8 +68,8 @@ sim: setup ## clients and broker in simulated worlds: SEED= SEEDS= HOURS= KIND= 
 fuzz: setup ## random frames on every listener, before and after authentication, and half-open handshakes: HOURS= (1)
 	$(PY) -m bench.fuzz --hours $(or $(HOURS),1) $(FUZZ)
 
-models: setup ## the members of a group on their whole cores, and a log on a failing disk: HISTORIES= of each (5000)
-	OTTLA_GROUP_SEEDS=$(or $(HISTORIES),5000) $(PYTEST) -n 2 -q tests/client/core/consumer/group/test_group_model.py
+models: setup ## members of groups, honest ones of both protocols in one group, and a log on a failing disk: HISTORIES= of each (5000)
+	OTTLA_GROUP_SEEDS=$(or $(HISTORIES),5000) $(PYTEST) -n 2 -q tests/client/core/consumer/group/test_group_model.py tests/coordinator/group/test_owners.py
 	OTTLA_LOG_HISTORIES=$(or $(HISTORIES),5000) $(PYTEST) -n 2 -q tests/log/test_any_order.py
 
 bench: setup-interop ## figures against Apache Kafka, confluent-kafka, aiokafka and Spark's own connector
