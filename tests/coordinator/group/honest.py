@@ -51,6 +51,9 @@ class Honest:
         """In order; a static member only ends."""
         raise NotImplementedError
 
+    def lost_connection(self) -> None:
+        """The coordinator is gone, and with it the answers that it owed. It comes back from its log."""
+
     def die(self) -> None:
         """kill -9, or a static member that stops."""
         self.lives, self.owned = False, frozenset()
@@ -162,6 +165,10 @@ class Classic(Honest):
         error = ErrorCode(answer.error_code)
         if error and not (error is ErrorCode.REBALANCE_IN_PROGRESS and self._stage is _Stage.GIVING_UP):
             self._failed(error)
+
+    def lost_connection(self) -> None:
+        if self._stage in (_Stage.JOINING, _Stage.SYNCING) and self._token not in self.rig.answers:
+            self._stage = _Stage.OUT
 
     def _failed(self, error: ErrorCode, member_id: str = "") -> None:
         self._stage = _Stage.OUT
