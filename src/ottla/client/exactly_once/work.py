@@ -57,6 +57,7 @@ class AsyncExactlyOnce:
         self.settings = settings
         self._consumer = consumer or AsyncConsumer(settings.consumer)
         self._producer = producer or AsyncProducer(settings.producer)
+        self._producer.outlive_its_id()  # who has lost its partitions meanwhile is fenced by its generation
         self._batch: AnyBatch | None = None
         self._began_s = 0.0
         config = self._producer.config

@@ -123,6 +123,12 @@ class Transactional(ABC):
                 when = "this transactional.id is used again" if two_phase else "it times out"
                 log.warning("the transaction was not aborted, the coordinator will do so when %s: %s", when, error)
 
+    def outlive_its_id(self) -> None:
+        """Take another identity when this `transactional.id` has expired (`Transactions.outlives_its_id`): only for
+        those whose every transaction has a group's offsets, sent with the member's generation."""
+        if self._core.transactions is not None:
+            self._core.transactions.outlives_its_id = True
+
     # inside
 
     def _is_in(self, states: frozenset[TxnState]) -> bool:

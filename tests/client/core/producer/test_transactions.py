@@ -51,6 +51,11 @@ def begin(producer: ByHand) -> None:
     assert producer.result(producer.call(producer.core.begin_transaction)) is None
 
 
+def outlive_its_id(producer: ByHand) -> None:
+    assert producer.core.transactions is not None
+    producer.core.transactions.outlives_its_id = True
+
+
 def state_of(producer: ByHand) -> TxnState:
     assert producer.core.transactions is not None
     return producer.core.transactions.state
@@ -218,14 +223,8 @@ def test_an_abort_that_waits_behind_a_commit_is_made_when_that_fails() -> None:
     assert producer.result(aborting) is None
 
 
-@pytest.mark.parametrize(
-    ("code", "commit"),
-    [
-        (ErrorCode.INVALID_TXN_STATE, True),
-        (ErrorCode.INVALID_TXN_STATE, False),
-        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, True),
-    ],
-)
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("code", [ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_MAPPING])
 def test_an_end_that_the_coordinator_knows_nothing_of_is_fatal_and_says_why(code: ErrorCode, *, commit: bool) -> None:
     """Its time was over, or the coordinator that answers is an old one (simulator, transactions 39)."""
     producer = begun(2)
@@ -246,8 +245,9 @@ def test_an_end_that_the_coordinator_knows_nothing_of_is_fatal_and_says_why(code
 def test_a_producer_whose_id_has_expired_aborts_and_goes_on_with_another_identity(
     transaction_version: int, begins_with: str
 ) -> None:
-    """It was idle for longer than transactional.id.expiration.ms (KIP-360)."""
+    """It was idle for longer than transactional.id.expiration.ms (KIP-360). Only where its group fences it."""
     producer = begun(transaction_version)
+    outlive_its_id(producer)
     code, first_protocol = ErrorCode.INVALID_PRODUCER_ID_MAPPING, transaction_version == 1
     if begins_with == "offsets":
         offsets = {TopicPartition("in", 0): OffsetAndMetadata(7)}
@@ -294,6 +294,7 @@ def test_a_producer_whose_id_has_expired_aborts_and_goes_on_with_another_identit
 def test_an_abort_of_a_prepared_transaction_that_nobody_knows_any_more_says_that_its_outcome_is_unknown() -> None:
     """Somebody else had its handle and may have committed it, a week ago."""
     producer = begun(2, transaction_two_phase_commit_enable=True)
+    outlive_its_id(producer)
     producer.send("a")
     producer.connect()
     producer.acknowledge()
@@ -305,8 +306,26 @@ def test_an_abort_of_a_prepared_transaction_that_nobody_knows_any_more_says_that
     assert "its outcome is unknown" in str(error)
 
 
+@pytest.mark.parametrize("transaction_version", [1, 2])
+def test_a_producer_that_nothing_else_fences_is_at_its_end_when_its_id_has_expired(transaction_version: int) -> None:
+    """Its successor may have done the same work, and have been idle for as long (KAFKA-18019)."""
+    producer = begun(transaction_version)
+    producer.send("a")
+    if transaction_version == 1:
+        producer.answer(ApiKey.ADD_PARTITIONS_TO_TXN, added(ErrorCode.INVALID_PRODUCER_ID_MAPPING))
+    else:
+        producer.connect()
+        producer.acknowledge(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    assert state_of(producer) is TxnState.FATAL_ERROR
+    error = producer.result(producer.call(producer.core.end_transaction, TxnInput.ABORT))
+    assert isinstance(error, FatalProducerError)
+    assert "nothing of this transaction is committed" in str(error)
+    assert not producer.waiting(ApiKey.INIT_PRODUCER_ID)
+
+
 def test_a_producer_whose_id_has_expired_and_was_taken_over_is_fenced() -> None:
     producer = begun(2)
+    outlive_its_id(producer)
     producer.send("a")
     producer.connect()
     producer.acknowledge(ErrorCode.INVALID_PRODUCER_ID_MAPPING)

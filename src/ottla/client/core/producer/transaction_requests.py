@@ -1,6 +1,6 @@
 """How the producer fills the requests of transactions, and what it reads from their answers and errors."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from ottla.base.types import TopicPartition
@@ -36,8 +36,7 @@ FATAL: Final = frozenset(
         ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
     }
 )
-#: Coordinator or leader do not know this producer any more: it was idle for longer than they keep it. After an abort it
-#: goes on with another identity (KIP-360; Java's producer is at its end there, since KIP-1050).
+#: Coordinator or leader do not know this producer any more: it was idle for longer than they keep it.
 FORGOTTEN: Final = frozenset({ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.UNKNOWN_PRODUCER_ID})
 #: As the answer to a commit these say neither yes nor no: an earlier attempt, whose answer was lost, may have done it.
 #: So may whoever has the handle of a prepared transaction.
@@ -59,6 +58,11 @@ NO_TWO_PHASE: Final = (
 _FORBIDDEN_TWO_PHASE = (
     "the broker does not allow two-phase commit (see its setting transaction.two.phase.commit.enable), "
     "or not to this client"
+)
+EXPIRED: Final = (
+    "the coordinator does not know this producer any more: it was idle for longer than the brokers' "
+    "transactional.id.expiration.ms, or another one has taken over since; nothing of this transaction is committed. "
+    "Make a new producer, and go on from what is committed"
 )
 OFFSETS_IN_DOUBT: Final = (
     "send_offsets_to_transaction() was cancelled, so nobody knows whether its offsets are in the transaction"
@@ -87,12 +91,9 @@ def end_transaction(transactional_id: str, identity: ProducerIdentity, *, commit
     return EndTxnRequest(transactional_id, identity.producer_id, identity.epoch, commit)
 
 
-def end_error(answer: EndTxnResponse, *, undecided: bool, begun: bool) -> tuple[int, str]:
-    """The error in an answer to EndTxn. Of a transaction that is `undecided`, because nobody has asked for its commit,
-    it is none that nothing is there to abort: the id has expired meanwhile, or the transaction may not have `begun`."""
-    code = answer.error_code
-    nothing_there = code == ErrorCode.INVALID_PRODUCER_ID_MAPPING or (code == ErrorCode.INVALID_TXN_STATE and not begun)
-    return ErrorCode.NONE if nothing_there and undecided else code, ""
+def end_error(answer: EndTxnResponse, *, nothing_there: Collection[int]) -> tuple[int, str]:
+    """The error in an answer to EndTxn. The codes `nothing_there` are none: they say that nothing is left to abort."""
+    return ErrorCode.NONE if answer.error_code in nothing_there else answer.error_code, ""
 
 
 def why_not(code: int, timeout_ms: int, *, two_phase: bool) -> str | None:

@@ -52,6 +52,10 @@ class Transactions:
         *,
         two_phase: bool = False,
     ) -> None:
+        #: An abort may give another identity to a producer whose id has expired (KIP-360). Nobody knows any more then
+        #: whether it was fenced before, and its successor may have done the same work (KAFKA-18019). So this is only
+        #: for those whose group fences them: each transaction has the offsets of what they read.
+        self.outlives_its_id = False
         self._two_phase = two_phase
         self._id = transactional_id
         self._timeout_ms = timeout_ms
@@ -281,6 +285,9 @@ class Transactions:
     def batch_failed(self, error: Exception, *, had_sequence: bool) -> None:
         """The producer has given up on a batch: the transaction can only be aborted."""
         self._new_epoch_needed |= had_sequence
+        if isinstance(error, KafkaError) and self._is_expiry(error.code):
+            self._failed(KafkaError.of(error.code, f"{self._id}: {requests.EXPIRED}"), fatal=True)
+            return
         # INVALID_PRODUCER_EPOCH is not fatal here: only the coordinator knows whether the producer was fenced (KIP-588)
         self._failed(error, fatal=isinstance(error, ProducerFencedError))
 
@@ -301,8 +308,7 @@ class Transactions:
             self._over(ending, error)
         elif self._started or self._may_have_begun:
             message = requests.end_transaction(self._id, self._sequencer.identity, commit=commit)
-            undecided = not commit and not self._prepared
-            error_of = partial(requests.end_error, undecided=undecided, begun=self._started)
+            error_of = partial(requests.end_error, nothing_there=self._nothing_to_abort(commit=commit))
             self._ask(ApiKey.END_TXN, message, error_of, self._end_answered, ending.user, now_s)
         else:
             self._ended(ending, now_s)
@@ -317,6 +323,16 @@ class Transactions:
         transaction fences who asks. Kafka 3.x has no way back from there.
         """
         return self._begin_asked and self._calls.has_stray
+
+    def _nothing_to_abort(self, *, commit: bool) -> set[int]:
+        """What EndTxn may be answered where nothing is there to abort, and nobody can have committed it either."""
+        codes: set[int] = set()
+        if not commit and not self._prepared:
+            if not self._started:
+                codes.add(ErrorCode.INVALID_TXN_STATE)
+            if self.outlives_its_id:
+                codes.add(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        return codes
 
     def _initialized(self) -> None:
         self._automaton.handle(TxnInput.ENDED)
@@ -449,6 +465,9 @@ class Transactions:
                     "close the producer, and look at what was written"
                 )
                 self._failed(error, fatal=True)
+            elif self._is_expiry(error.code):
+                told = KafkaError.of(error.code, f"{self._id}: {requests.EXPIRED}")
+                self._failed(told, fatal=True)
             else:
                 self._new_epoch_needed |= error.code in requests.FORGOTTEN
                 self._failed(error, fatal=error.code in requests.FATAL)
@@ -462,6 +481,10 @@ class Transactions:
             self._tell_initializers(told)
         elif user is not None:
             self._intend(Finish(user, None, told))
+
+    def _is_expiry(self, code: int) -> bool:
+        """Whether the producer's id has expired, and this is the producer's end."""
+        return code == ErrorCode.INVALID_PRODUCER_ID_MAPPING and not self.outlives_its_id
 
     def _failed(self, error: Exception, *, fatal: bool) -> None:
         """Change the state as `error` demands."""
