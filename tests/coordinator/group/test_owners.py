@@ -25,7 +25,7 @@ _CONFIG = replace(CONFIG, group_initial_rebalance_delay_ms=0)
 
 
 class _History:
-    """Members come, take their steps, leave and die, none silent for as long as a session. The coordinator dies, too."""
+    """Members come, take their steps, leave and die; none is silent for a whole session. The coordinator dies, too."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
