@@ -13,6 +13,7 @@ import multiprocessing
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from sim.campaign import campaign, tell
@@ -22,11 +23,16 @@ from sim.worldfile import WorldFileError, load
 
 #: What says which worlds a campaign runs, and how. A world of a file has all of it in the file.
 _OF_A_CAMPAIGN = ("SEED", "SEEDS", "HOURS", "KIND", "JOBS", "REPORT", "STOP")
+_HOW = "there are no arguments, the environment says which worlds: SEED=93 SEEDS=100 python -m sim"
 
 
-def main() -> int:
+def main(arguments: Sequence[str] = ()) -> int:
     """The command. Returns 1 if there was an anomaly, 2 if it was asked for what cannot be, 130 for a world of a file
     that was stopped."""
+    if arguments:
+        is_help = arguments[0] in ("-h", "--help")
+        print(__doc__ if is_help else f"{arguments[0]}: {_HOW}\n\n{__doc__}", file=None if is_help else sys.stderr)
+        return 0 if is_help else 2
     signal.signal(signal.SIGTERM, _terminated)
     try:
         path = os.environ.get("WORLD")
@@ -77,4 +83,4 @@ def why_not(then: str | None, now: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -138,7 +138,7 @@ def _shrink(failed: Sequence[Summary]) -> None:
     """Make the first failing worlds smaller, and tell what is left of each. All else is told by now."""
     try:
         for summary in failed[:_SHRUNK]:
-            if summary.file is not None:
+            if summary.is_whole:
                 print(shrunk(summary.seed, summary.kind), flush=True)
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)

@@ -47,6 +47,8 @@ class Summary(NamedTuple):
     known: tuple[str, ...] = ()
     #: What the plan names, and the world does not have.
     strange: tuple[str, ...] = ()
+    #: It ran to its end, with all its users and faults: it can be shrunk.
+    is_whole: bool = False
 
 
 def one(seed: int, kind: Kind, plan: Plan = ALL) -> Summary:
@@ -56,13 +58,21 @@ def one(seed: int, kind: Kind, plan: Plan = ALL) -> Summary:
         with limits.limited():
             verdict = World(seed, kind, plan).run()
         took_s = time.process_time() - begun_s
-        file = str(save(verdict)) if verdict.anomalies and plan == ALL else None
-        return _summary(verdict, figures(verdict, took_s), file)
+        file, why_none = _saved(verdict) if verdict.anomalies and plan == ALL else (None, "")
+        return _summary(verdict, figures(verdict, took_s), file, why_none)
     except limits.NeverEndsError:
         text = f"the world has taken {limits.LONGEST_S:.0f} s of a processor, and does not end:\n{format_exc()}"
         return _broken(seed, kind, "never-ends", text)
     except Exception:  # noqa: BLE001 - a fault of the simulation or of a checker: told with the seed
         return _broken(seed, kind, "broken-world", format_exc())
+
+
+def _saved(verdict: Verdict) -> tuple[str | None, str]:
+    """Its file; or None, and a line that says why: the anomaly has to be told all the same."""
+    try:
+        return str(save(verdict)), ""
+    except OSError as fault:
+        return None, f"--- its file cannot be written: {fault}"
 
 
 def _one_of_many(seed: int, kind: Kind) -> Summary:
@@ -93,21 +103,23 @@ def _shrunk(seed: int, kind: Kind, plan: Plan) -> str:
         return f"the {kind.value} world {seed} did not fail again: that is a fault of the simulator"
     steps: list[str] = []
     smallest = shrink(verdict, told=steps.append)
-    path = save(smallest)
+    path, why_none = _saved(smallest)
     counted = f"{len(smallest.faults)} of {len(verdict.faults)} faults, {len(smallest.history.events)} events"
     lines = [f"--- shrunk: {counted} ({'; '.join(steps) or 'nothing can go'})", _text(smallest)]
-    return "\n".join([*lines, f"--- again, shrunk: make sim WORLD={path}"])
+    return "\n".join([*lines, why_none or f"--- again, shrunk: make sim WORLD={path}"])
 
 
 def _broken(seed: int, kind: Kind, name: str, text: str) -> Summary:
     return Summary(seed, kind, (name,), f"{name}: {text}", Counter(worlds=1, anomalies=1))
 
 
-def _summary(verdict: Verdict, found: Counter[str], file: str | None) -> Summary:
+def _summary(verdict: Verdict, found: Counter[str], file: str | None, why_none: str) -> Summary:
     names = tuple(anomaly.name for anomaly in verdict.anomalies)
     strange = [f"user {name}" for name in sorted(verdict.plan.absent - {DELETER, *verdict.users})]
     strange += [f"fault {number}" for number in sorted((verdict.plan.only or set()) - verdict.faults.keys())]
-    return Summary(verdict.seed, verdict.kind, names, _text(verdict), found, file, tuple(verdict.known), tuple(strange))
+    text = f"{_text(verdict)}\n{why_none}" if why_none else _text(verdict)
+    is_whole = verdict.plan == ALL
+    return Summary(verdict.seed, verdict.kind, names, text, found, file, tuple(verdict.known), tuple(strange), is_whole)
 
 
 def _text(verdict: Verdict) -> str:

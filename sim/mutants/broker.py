@@ -6,7 +6,7 @@ from typing import Any
 from unittest.mock import patch
 
 from ottla.broker.runtime.shard import ShardRunner
-from ottla.coordinator.decision import Decision
+from ottla.coordinator.decision import Decision, Effect
 from ottla.coordinator.group.consumer import reconcile
 from ottla.coordinator.group.consumer.group import ConsumerGroup
 from ottla.coordinator.txn import init_producer_id
@@ -27,16 +27,28 @@ def dedup_window_of_four() -> Iterator[None]:
 
 @contextmanager
 def marks_before_it_decides() -> Iterator[None]:
-    """The markers of a transaction are written first, and then the decision, which the disk may refuse."""
+    """The markers of a transaction are written first, and then the decision; the broker may die in between.
+
+    The decision stays the same object: the coordinators know by that which one they have prepared.
+    """
     right = ShardRunner._carry_out
 
     def carry_out(self: ShardRunner[Any], decision: Decision) -> None:
-        for effect in decision.effects:
-            self._effect(self, effect)
-        right(self, decision._replace(effects=()))
+        effect = self._effect
+        for each in decision.effects:
+            effect(self, each)
+        self._effect = _nothing
+        try:
+            right(self, decision)
+        finally:
+            self._effect = effect
 
     with patch.object(ShardRunner, "_carry_out", carry_out):
         yield
+
+
+def _nothing(runner: ShardRunner[Any], effect: Effect) -> None:
+    """It was carried out before."""
 
 
 @contextmanager

@@ -193,6 +193,22 @@ def test_a_world_that_fails_stops_no_other_and_leaves_its_file(capsys: pytest.Ca
     assert all(f"plain {each.seed}: broken-world x1; again: {each.again}" in printed for each in report.failures)
 
 
+def test_an_anomaly_is_told_although_its_file_cannot_be_written(capsys: pytest.CaptureFixture[str]) -> None:
+    """A campaign of a whole night met a full disk, say: the anomaly was a broken world without a history."""
+    Path("sim-failures").touch()
+    with mutants()["retried-with-a-new-sequence"].bug:
+        ended = campaign({"SEED": "1", "SEEDS": "1", "KIND": "plain", "JOBS": "1", "REPORT": "report.json"})
+    report = load(Path("report.json"))
+    assert report is not None
+    assert ended == 1
+    (failure,) = report.failures
+    assert failure.anomalies[0] == "duplicate"
+    assert failure.file is None
+    printed = capsys.readouterr().out
+    assert "its file cannot be written: [Errno 17] File exists: 'sim-failures'" in printed
+    assert "--- shrunk: " in printed
+
+
 @pytest.mark.usefixtures("_of_a_commit")
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_a_campaign_may_stop_at_the_first_world_with_an_anomaly(capsys: pytest.CaptureFixture[str], jobs: str) -> None:
@@ -278,6 +294,16 @@ def test_worlds_with_known_anomalies_are_named(capsys: pytest.CaptureFixture[str
     assert "1 world with anomalies of known causes (sim/known.py):\n  plain 3: late-marker x2, other x1\n" in (
         capsys.readouterr().out
     )
+
+
+def test_the_command_takes_no_arguments() -> None:
+    """It is told by the environment; a word behind it was passed over, and hundreds of worlds ran."""
+    for argument, status in (("SEED=93", 2), ("--help", 0)):
+        ended = subprocess.run(
+            [sys.executable, "-m", "sim", argument], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+        )
+        assert ended.returncode == status
+        assert "SEED (the first seed;" in ended.stdout + ended.stderr
 
 
 @pytest.mark.parametrize(

@@ -270,6 +270,7 @@ def test_a_file_that_was_cut_anywhere_is_no_whole_history_and_its_beginning_can_
         (f"{_FIRST}\nDear diary\n".encode(), "line 2: not JSON"),
         (f'{_FIRST}\n{{"ottla-history-events": 1}}\n'.encode(), "line 2: the history had 1 event, and no events are"),
         (f"{_FIRST}\n".encode() + b"\xff\n", "it is not UTF-8"),
+        (b"\xff\xfe", "it is not UTF-8"),
     ],
 )
 def test_what_is_read_as_unfinished_is_a_history_all_the_same(content: bytes, problem: str, tmp_path: Path) -> None:
@@ -299,6 +300,14 @@ def test_histories_are_merged_by_time() -> None:
     for history in (one, other, one, other):
         history.producer("p" if history is one else "q").sent("a")
     assert [event.who for event in History.merged([one, other]).events] == ["p", "q", "p", "q"]
+
+
+def test_a_history_is_read_and_merged_whatever_class_is_asked(tmp_path: Path) -> None:
+    path = tmp_path / "h.jsonl"
+    with StreamedHistory(path) as history:
+        history.producer("p").sent("a")
+    assert StreamedHistory.read(path).events == history.events
+    assert StreamedHistory.merged([history]).events == history.events
 
 
 @pytest.mark.parametrize(

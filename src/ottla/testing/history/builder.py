@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from ottla.base.types import TopicPartition
 from ottla.testing.history.facts import (
@@ -162,8 +162,8 @@ class History:
         with Path(path).open("w", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in encode(self.events))
 
-    @classmethod
-    def read(cls, path: str | Path, *, unfinished: bool = False) -> Self:
+    @staticmethod
+    def read(path: str | Path, *, unfinished: bool = False) -> "History":
         """The history of a file that `write` made, or a `StreamedHistory`.
 
         HistoryError when it is none, of another version, or not whole; OSError when the file cannot be read.
@@ -172,15 +172,15 @@ class History:
         """
         try:
             with Path(path).open("rb") as file:
-                return cls(events=decode(_texts(file, unfinished=unfinished), unfinished=unfinished))
+                return History(events=decode(_texts(file, unfinished=unfinished), unfinished=unfinished))
         except UnicodeDecodeError:
             wrong = "this is no history: it is not UTF-8. Name a file that History.write() made"
             raise HistoryError(f"{path}: {wrong}") from None
         except HistoryError as wrong:
             raise HistoryError(f"{path}, {wrong}") from None
 
-    @classmethod
-    def merged(cls, histories: Iterable["History"]) -> Self:
+    @staticmethod
+    def merged(histories: Iterable["History"]) -> "History":
         """One history of those of several processes, by their times: their clocks have to be one, as on one machine."""
         found = list(_each(histories, "histories"))
         for number, each in enumerate(found, 1):
@@ -188,16 +188,16 @@ class History:
                 raise HistoryError(
                     f"history {number} is {each!r:.80}: it has to be a History; History.read(path) has that of a file"
                 )
-        return cls(events=sorted((event for each in found for event in each.events), key=lambda event: event.at_s))
+        return History(events=sorted((event for each in found for event in each.events), key=lambda event: event.at_s))
 
 
 def _texts(lines: Iterable[bytes], *, unfinished: bool) -> Iterator[str]:
-    """The lines of a file. One that is cut within a character can only be the last: it is none."""
-    for line in lines:
+    """The lines of a file. One that is cut within a character can only be the last, and not the first: it is none."""
+    for number, line in enumerate(lines):
         try:
             yield line.decode()
         except UnicodeDecodeError:
-            if unfinished and not line.endswith(b"\n"):
+            if unfinished and number and not line.endswith(b"\n"):
                 return
             raise
 
