@@ -333,6 +333,16 @@ def test_a_second_log_is_refused_before_it_is_written(tmp_path: Path) -> None:
     assert History.read(path).events == history.events
 
 
+def test_other_positions_of_a_group_are_refused() -> None:
+    """The last ones counted, and the others were passed over."""
+    history = History()
+    history.positions("g", {TP: 3})
+    history.positions("g", {TP: 3})
+    history.positions("other", {TP: 7})
+    with pytest.raises(HistoryError, match="other positions of group g than before: note them once, in the end"):
+        history.positions("g", {TP: 7})
+
+
 def test_a_file_of_bytes_is_no_history(tmp_path: Path) -> None:
     path = tmp_path / "h.jsonl"
     path.write_bytes(b"\xff\xfe\x00")

@@ -38,7 +38,7 @@ from ottla.testing.history.facts import (
     TransactionOutcome,
     Unknown,
 )
-from ottla.testing.history.lines import HistoryError, check_event, check_events, check_log, decode, encode
+from ottla.testing.history.lines import HistoryError, check_event, check_events, check_final, decode, encode
 
 _Row = TypeVar("_Row")
 
@@ -69,7 +69,7 @@ class History:
         self._clock = clock
         self._lock = threading.Lock()
         self._events = list(_each(events, "events"))
-        self._logs = check_events(self._events)
+        self._finals = check_events(self._events)
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -89,7 +89,7 @@ class History:
     def _checked(self, who: str, fact: Fact, at_s: float | None) -> Event:
         event = Event(self._clock() if at_s is None else at_s, who, fact)
         check_event(event.at_s, who, fact)
-        check_log(self._logs, fact)
+        check_final(self._finals, fact)
         return event
 
     def producer(self, who: str) -> "ProducerNotes":

@@ -20,6 +20,7 @@ from ottla.testing.history.facts import (
     Log,
     LogRecord,
     Polled,
+    Positions,
     Read,
     Sought,
     TransactionOutcome,
@@ -132,17 +133,25 @@ def check_event(at_s: float, who: str, fact: Fact) -> None:
     check_fact(fact)
 
 
-def check_log(logs: dict[TopicPartition, Log], fact: Fact) -> None:
-    """Take a log to those that are noted. HistoryError for a second one of its partition: one would be passed over."""
-    if isinstance(fact, Log) and logs.setdefault(fact.tp, fact) != fact:
-        raise HistoryError(
-            f"a second log of {fact.tp}, which differs from the first: note what a partition holds once, in the end"
-        )
+def check_final(finals: dict[TopicPartition | str, Fact], fact: Fact) -> None:
+    """Take what is so in the end, a partition's log or a group's positions, to what is noted.
+
+    HistoryError for another one of the same: one of them would be passed over.
+    """
+    match fact:
+        case Log(tp=tp) if finals.setdefault(tp, fact) != fact:
+            raise HistoryError(
+                f"a second log of {tp}, which differs from the first: note what a partition holds once, in the end"
+            )
+        case Positions(group=group) if finals.setdefault(group, fact) != fact:
+            raise HistoryError(f"other positions of group {group} than before: note them once, in the end")
+        case _:
+            pass
 
 
-def check_events(events: Iterable[Event]) -> dict[TopicPartition, Log]:
-    """HistoryError, with its number, for the first that is no event. Returns the logs."""
-    logs: dict[TopicPartition, Log] = {}
+def check_events(events: Iterable[Event]) -> dict[TopicPartition | str, Fact]:
+    """HistoryError, with its number, for the first that is no event. Returns what is so in the end (`check_final`)."""
+    finals: dict[TopicPartition | str, Fact] = {}
     for number, event in enumerate(events, 1):
         if not isinstance(event, Event) or not isinstance(event.fact, Fact):
             raise HistoryError(
@@ -151,10 +160,10 @@ def check_events(events: Iterable[Event]) -> dict[TopicPartition, Log]:
             )
         try:
             check_event(event.at_s, event.who, event.fact)
-            check_log(logs, event.fact)
+            check_final(finals, event.fact)
         except HistoryError as wrong:
             raise HistoryError(f"event {number} of the history: {wrong}") from None
-    return logs
+    return finals
 
 
 def _line(content: dict[str, Any]) -> str:
