@@ -159,6 +159,7 @@ class Connection(asyncio.BufferedProtocol):
         self._leave_the_last()
         self._waiting.clear()
         self._listener.connections.waiting_bytes -= self._counted_bytes
+        self._waiting_bytes = self._counted_bytes = 0
         self._memory.forget(self)
         self._give_memory_back()
         if self._outbox is not None:

@@ -31,6 +31,8 @@ _PAUSE_S: Final = 1.0
 #: when a socket is closed, it resets the connection, and the client may never see the alert.
 _FAREWELL_S: Final = 1.0
 _FAREWELL_BYTES: Final = 1 << 16
+#: What is left at least of the time for a handshake that may begin: asyncio takes no zero.
+_LEAST_S: Final = 0.001
 #: What the system says of an address that this machine does not have.
 _NOT_HERE: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
@@ -147,10 +149,10 @@ class TlsListener(Listener):
             # asyncio asks for it only where a socket names its protocol, which an accepted one does not
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             SEND_ALERT.set(partial(_send_alert, accepted, told))
-            await self._begin(accepted)
+            left_s = await self._begin(accepted)
             is_handed_over = True
             await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: connection, accepted, ssl=context, ssl_handshake_timeout=self._handshake_s
+                lambda: connection, accepted, ssl=context, ssl_handshake_timeout=left_s
             )
         except OSError as fault:  # ssl.SSLError and TimeoutError are of this kind
             what = f"the TLS handshake of {client_host} by listener {self.name} has failed: {fault}"
@@ -172,9 +174,13 @@ class TlsListener(Listener):
                 accepted.close()
             raise
 
-    async def _begin(self, accepted: socket.socket) -> None:
-        """Return when the client has said something, and it is its turn. OSError if it says nothing for long."""
+    async def _begin(self, accepted: socket.socket) -> float:
+        """Wait until the client has said something, and it is its turn: the seconds that are left for the handshake.
+
+        OSError if it says nothing for so long.
+        """
         loop = asyncio.get_running_loop()
+        until_s = loop.time() + self._handshake_s
         has_come = loop.create_future()
         loop.add_reader(accepted.fileno(), _set, has_come)
         try:
@@ -186,6 +192,7 @@ class TlsListener(Listener):
             loop.remove_reader(accepted.fileno())
         await self._may_begin.acquire()
         loop.call_soon(self._may_begin.release)
+        return max(until_s - loop.time(), _LEAST_S)
 
     def identify(self, connection: Connection, transport: asyncio.BaseTransport) -> bool:
         if self.is_guarded:
