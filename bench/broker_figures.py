@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.figure import MICROSECONDS, RATE, SECONDS, TRANSACTIONS, Measure, Unit, Values, percentile
+from bench.loud import loud_producer
 
 _WAIT_S = 60.0
 SIZES = {"100 B": (100, 1_500_000), "1 KB": (1_000, 400_000), "10 KB": (10_000, 50_000)}
@@ -30,7 +31,7 @@ def produce(bootstrap: str, topic: str, records: int, size: int, **settings: Any
     """Records a second until the last acknowledgement, acks=all."""
     queue = {"queue.buffering.max.messages": 4_000_000, "queue.buffering.max.kbytes": 2_000_000}
     base = {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 5, "batch.size": 1_000_000, **queue}
-    producer: Any = Producer({**base, **settings})
+    producer = loud_producer({**base, **settings})
     producer.list_topics(topic, _WAIT_S)
     value = bytes(range(256)) * (size // 256 + 1)
     value = value[:size]
@@ -89,7 +90,7 @@ def acknowledged(bootstrap: str, scale: float) -> Values:
     """One record at a time, from produce() to its acknowledgement."""
     topic = new_topic(bootstrap)
     taken: list[float] = []
-    producer: Any = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "acks": "all"})
+    producer = loud_producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "acks": "all"})
     for _ in range(max(200, int(1500 * scale))):
         start = time.perf_counter()
         producer.produce(topic, b"x" * 100)
@@ -114,7 +115,7 @@ def end_to_end(bootstrap: str, scale: float) -> Values:
 
     reader = threading.Thread(target=read)
     reader.start()
-    producer: Any = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "acks": "all"})
+    producer = loud_producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "acks": "all"})
     for _ in range(records):
         producer.produce(topic, b"%020.6f" % time.time())
         producer.poll(0)

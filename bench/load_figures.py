@@ -18,6 +18,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from bench.broker_figures import SIZES, consume, new_topic, produce
 from bench.figure import CPU, MICROSECONDS, RATE, Measure, Unit, Values, percentile
+from bench.loud import loud_producer
 from bench.peers import cpu_s
 from bench.wire import VERSIONS
 from bench.worker import BROKER_PID
@@ -110,7 +111,7 @@ def many(clients: int, partitions: int, bootstrap: str, scale: float) -> Values:
 
 def _produced(bootstrap: str, topic: str, clients: int, records: int) -> float:
     settings = {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 5, **_QUEUE}
-    producers: list[Any] = [Producer(settings) for _ in range(clients)]
+    producers = [loud_producer(settings) for _ in range(clients)]
     for each in producers:
         each.list_topics(topic, _WAIT_S)
     value, start = b"x" * 100, time.perf_counter()

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
 
 from bench.broker_figures import new_topic
 from bench.figure import MEGABYTES, MEGABYTES_A_SECOND, MICROSECONDS, SECONDS, Measure, Unit, Values, percentile
+from bench.loud import loud_producer
 from bench.wire import Wire, check
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
@@ -70,7 +71,7 @@ class _Writer:
 
     def __init__(self, bootstrap: str) -> None:
         self._topic = new_topic(bootstrap)
-        self._producer: Any = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "acks": "all"})
+        self._producer = loud_producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "acks": "all"})
         self.taken: list[float] = []
         self.write()
         self.taken.clear()
@@ -90,7 +91,7 @@ def _filled(bootstrap: str, keys: int) -> str:
     _set(bootstrap, topic, {"segment.bytes": str(_SEGMENT_BYTES), "min.cleanable.dirty.ratio": "0.01"})
     queue = {"queue.buffering.max.messages": 1_000_000, "queue.buffering.max.kbytes": 1_000_000}
     settings = {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 5, "batch.size": 500_000, **queue}
-    producer: Any = Producer(settings)
+    producer = loud_producer(settings)
     value = b"v" * _VALUE_BYTES
     for turn in range(_TIMES):
         for n in range(keys):
@@ -151,7 +152,8 @@ def many_partitions(bootstrap: str, scale: float) -> Values:
     for topic in topics:
         admin.create_topics([NewTopic(topic, _PARTITIONS, 1)], request_timeout=_WAIT_S)[topic].result(_WAIT_S)
     made = time.perf_counter() - start
-    producer: Any = Producer({"bootstrap.servers": bootstrap, "acks": "all", "message.timeout.ms": 300_000})
+    waits = dict.fromkeys(("message.timeout.ms", "topic.metadata.propagation.max.ms"), int(_WAIT_S * 1e3))
+    producer = loud_producer({"bootstrap.servers": bootstrap, "acks": "all", **waits})
     for topic in topics:
         for partition in range(_PARTITIONS):
             producer.produce(topic, b"x" * 100, partition=partition)

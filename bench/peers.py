@@ -12,9 +12,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
 
-from confluent_kafka import Producer
-
 from bench.figure import Values
+from bench.loud import loud_producer
 from ottla.cli.demo.processes import BrokerProcess, broker_command, free_port
 from tests.interop.apache import ApacheKafka
 
@@ -120,7 +119,7 @@ def recovery(peer: Peer) -> Values:
     start = time.perf_counter()
     peer.restart()
     started = time.perf_counter() - start
-    producer = Producer({"bootstrap.servers": peer.bootstrap, "acks": "all", "linger.ms": 0})
+    producer = loud_producer({"bootstrap.servers": peer.bootstrap, "acks": "all", "linger.ms": 0})
     producer.produce("bench-after-recovery", b"x")
     if producer.flush(300):
         raise TimeoutError("no acknowledgement within 300 s of the restart")

@@ -14,11 +14,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from bench import spark_figures
 from bench.broker_figures import new_topic, produce
 from bench.figure import MEGABYTES, MEGABYTES_A_SECOND, RATE, SECONDS, Measure, Unit, Values
+from bench.loud import loud_producer
 from bench.peers import memory_mb
 from bench.spark_figures import run, session, stream
 from tests.interop.apache import spark_connector_jars
@@ -124,7 +125,7 @@ def skew(side: Side, bootstrap: str, scale: float) -> Values:
     half = int(_SKEWED_RECORDS * scale / 2)
     topic, others = new_topic(bootstrap, _SKEWED), half // (_SKEWED - 1)
     queue = {"queue.buffering.max.messages": 4_000_000, "queue.buffering.max.kbytes": 2_000_000}
-    producer: Any = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, **queue})
+    producer = loud_producer({"bootstrap.servers": bootstrap, "linger.ms": 5, **queue})
     for number in range(_SKEWED):
         for _ in range(others if number else half):
             producer.produce(topic, bytes(100), partition=number)
@@ -178,7 +179,7 @@ def pause(side: Side, bootstrap: str, scale: float) -> Values:
     """What a record waits for its micro-batch after some idle minutes, and the next one."""
     topic, spark = _filled(bootstrap, 1, 100), session(list(side.jars))
     seen = threading.Event()
-    producer: Any = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
+    producer = loud_producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
 
     def wait() -> float:
         seen.clear()
