@@ -1,6 +1,8 @@
 """The broker's regular work, while the topics it works on come and go."""
 
 import asyncio
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -89,6 +91,19 @@ async def test_a_file_that_cannot_be_deleted_stops_retention_of_its_own_partitio
             "00000000000000000005.snapshot",
             "00000000000000000005.timeindex",
         ]
+
+
+async def test_a_log_that_retention_has_emptied_is_not_taken_for_a_loss_after_a_kill(tmp_path: Path) -> None:
+    async with AsyncBroker({"log.retention.minutes": "1"}) as broker:
+        await broker.node.topics.create("old", 1, {})
+        _append(broker, "old", 5)
+        await _upkeep(broker).apply_retention()
+        killed = shutil.copytree(broker.data_dir, tmp_path / "killed")
+    async with AsyncBroker(data_dir=killed) as broker:
+        partition = broker.node.partitions.find("old", 0)
+        assert partition is not None
+        assert partition.log.log_start_offset == partition.log.end_offset == 5
+        assert partition.log.findings.losses == ()
 
 
 @pytest.mark.parametrize(("limit_ms", "interval_ms"), [(-1, 10_000), (0, 1), (5_000, 5_000), (600_000, 10_000)])

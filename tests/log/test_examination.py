@@ -171,13 +171,33 @@ def test_a_known_hole_is_no_new_flaw_and_deleted_records_are_none() -> None:
     assert _flaws(storage, Scope(OffsetRange(11, 11))) == []
 
 
+def test_gaps_that_follow_each_other_are_told_at_once() -> None:
+    storage = MemoryStorage()
+    log = open_log(storage)
+    for _ in range(9):
+        append(log, batch())
+    log.close()
+    content, size = storage.files[_LOG].content, len(batch())
+    for number in (7, 6, 4, 2):
+        del content[number * size : (number + 1) * size]
+    for name in (_INDEX, _TIMES):
+        storage.delete(name)
+    (flaw,) = _flaws(storage, Scope(OffsetRange(0, 9)))
+    assert (flaw.kind, flaw.position, flaw.first_offset, flaw.end_offset) == (FlawKind.GAP, 2 * size, 2, 8)
+    assert flaw.cause == (
+        "there are no records at offsets 2–2, and 4 offsets in all are missing in 3 places from here on"
+    )
+    (rest,) = _flaws(storage, Scope(OffsetRange(0, 9), compacted_below=6))
+    assert (rest.first_offset, rest.end_offset, rest.cause) == (6, 8, "there are no records at offsets 6–7")
+
+
 def test_a_compacted_log_may_lack_offsets_and_markers() -> None:
     storage = _written()
     content = storage.files[_LOG].content
     del content[: len(content) - 4 * _SIZE]
     for name in (_INDEX, _TIMES, f"{11:020}.snapshot"):
         storage.delete(name)
-    assert _flaws(storage, Scope(OffsetRange(0, 11), compacts=True)) == []
+    assert _flaws(storage, Scope(OffsetRange(0, 11), compacted_below=100)) == []
     assert {flaw.kind for flaw in _flaws(storage)} >= {FlawKind.GAP}
 
 
@@ -192,7 +212,7 @@ def test_the_last_batch_that_a_snapshot_names_may_be_cleaned_away_while_earlier_
     state = decode_snapshot(storage.read(name) or b"", 6)
     said = state.producers[8].batches
     assert said[-1].last_offset == 5
-    scope = Scope(OffsetRange(0, 18), compacts=True)
+    scope = Scope(OffsetRange(0, 18), compacted_below=100)
     assert list(examine(storage, scope, lambda _: None)) == []
     last = said.pop()
     said.append(last._replace(first_offset=6, last_offset=6))  # behind the snapshot

@@ -19,10 +19,11 @@ _MAX_EPOCH = 2**31 - 1
 class LeaderEpochs:
     """Epochs and start offsets, both ascending; every change is written at once (there are few)."""
 
-    def __init__(self, storage: Storage, newest: int | None = None) -> None:
+    def __init__(self, storage: Storage, newest: int | None = None, *, is_theirs: bool = False) -> None:
         """`newest` is the epoch of the partition's leader, where it is known: no record has a newer one.
 
-        A batch, or a file, that says so was changed: no checksum covers an epoch.
+        A batch, or a file, that says so was changed: no checksum covers an epoch. `is_theirs`: Apache Kafka was here
+        last. It leaves an empty file where it has moved a log without records to another directory.
         """
         self._storage = storage
         self._newest = _MAX_EPOCH if newest is None else newest
@@ -36,7 +37,7 @@ class LeaderEpochs:
         #: The disk has refused to sync what a start has made again.
         self.is_owed = False
         content = storage.read(LEADER_EPOCH_CHECKPOINT)
-        if content is not None:
+        if content is not None and not (is_theirs and content == b""):
             try:
                 for epoch, start_offset in decode_leader_epochs(content):
                     if epoch > self._newest:

@@ -60,8 +60,8 @@ class Scope(NamedTuple):
     extent: OffsetRange
     #: Flushed records that are known to be gone.
     holes: Collection[OffsetRange] = ()
-    #: Offsets may be missing: the log is compacted, or was.
-    compacts: bool = False
+    #: Offsets below may be missing: the log is compacted, or was.
+    compacted_below: int = 0
 
 
 def examine(storage: Storage, scope: Scope, advance: Callable[[int], None]) -> Iterator[Flaw]:
@@ -82,15 +82,17 @@ class _Walk:
         self._storage = storage
         self._scope = scope
         self._advance = advance
-        if scope.compacts or scope.holes:
+        is_cleaned = scope.compacted_below > 0
+        if is_cleaned or scope.holes:
             self._trust = Trust.BATCHES_ARE_MISSING
         else:
             self._trust = Trust.ALL if bases[:1] == [0] else Trust.BEGINS_LATER
         is_whole = self._trust is Trust.ALL
         self._is_damaged = False
         self._begins_at = bases[0] if bases else 0
-        self._producers = ProducersCheck(storage, self._begins_at, is_complete=is_whole, is_cleaned=scope.compacts)
+        self._producers = ProducersCheck(storage, self._begins_at, is_complete=is_whole, is_cleaned=is_cleaned)
         self._epochs = EpochsCheck(storage)
+        self._gaps = _Gaps()
 
     def segment(self, base: int, limit_offset: int) -> Iterator[Flaw]:
         """One segment and the indexes beside it."""
@@ -110,11 +112,13 @@ class _Walk:
                         position, next_offset = at, flaw.end_offset or next_offset
                         checks.skip(position)
                         self._skip(next_offset)
+                        yield from self._gaps.told()
                         yield from self._unless_known(flaw)
                     if position - told >= _PROGRESS_BYTES:
                         self._advance(position - told)
                         told = position
                 self._advance(len(view) - told)
+                yield from self._gaps.told()
         finally:
             log.close()
         for name, cause in checks.end(next_offset, self._trust):
@@ -138,11 +142,12 @@ class _Walk:
         self, view: memoryview, position: int, header: BatchHeader, next_offset: int, checks: "_Beside"
     ) -> Iterator[Flaw]:
         gap = OffsetRange(next_offset, header.base_offset)
-        if gap.first_offset < gap.end_offset and not self._scope.compacts:
+        if gap.first_offset < gap.end_offset > self._scope.compacted_below:
             name = file_name(checks.base, LOG)
             flaw = Flaw(FlawKind.GAP, name, f"there are no records at offsets {gap}", position, *gap)
             self._skip(header.base_offset)
-            yield from self._unless_known(flaw)
+            for unknown in self._unless_known(flaw):
+                yield from self._gaps.add(unknown)
         checks.take(position, header)
         cause = self._epochs.take(header, self._scope.extent.first_offset)
         if cause is not None:
@@ -182,6 +187,31 @@ class _Walk:
         if any(hole.first_offset <= first and end <= hole.end_offset for hole in self._scope.holes):
             flaw = flaw._replace(kind=FlawKind.KNOWN)
         yield flaw
+
+
+class _Gaps:
+    """Gaps of one file that follow each other are told in one sentence: there may be one behind each batch."""
+
+    def __init__(self) -> None:
+        self._first: Flaw | None = None
+        self._count = self._offsets = 0
+
+    def add(self, gap: Flaw) -> Iterator[Flaw]:
+        """One more, with its offsets; those before it, if they are of another kind."""
+        if self._first is not None and self._first.kind is not gap.kind:
+            yield from self.told()
+        first = gap if self._first is None else self._first
+        self._first = first._replace(end_offset=gap.end_offset)
+        self._count += 1
+        self._offsets += (gap.end_offset or 0) - (gap.first_offset or 0)
+
+    def told(self) -> Iterator[Flaw]:
+        """All of them, if there are any."""
+        if self._first is not None:
+            cause = f"and {self._offsets:,} offsets in all are missing in {self._count:,} places from here on"
+            flaw = self._first
+            yield flaw if self._count == 1 else flaw._replace(cause=f"{flaw.cause}, {cause}")
+        self._first, self._count, self._offsets = None, 0, 0
 
 
 class _Beside:

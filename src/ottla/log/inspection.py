@@ -31,22 +31,28 @@ class Inspection(NamedTuple):
 
 
 def inspect(
-    segment: Segment, names: frozenset[str], limit_offset: int, *, has_lost_its_end: bool = False
+    segment: Segment,
+    names: frozenset[str],
+    limit_offset: int,
+    *,
+    gaps_below: int = ANY_OFFSET,
+    has_lost_its_end: bool = False,
 ) -> Inspection:
     """Look at a flushed segment, which must end at `limit_offset` or before. StorageError when it cannot be read.
 
+    It leaves out no offset from `gaps_below` on (`Segment.sound_headers`).
     `has_lost_its_end`: an earlier start has found so. Somebody may have put the file back; a header alone does not say.
     """
     indexed_offset = segment.base_offset - 1
     last = segment.check(names)
     if last is not None:
         indexed_offset = _indexed_offset(segment, last)
-        end_offset = _end_of_sound(segment, last, indexed_offset, limit_offset, has_lost_its_end)
+        end_offset = _end_of_sound(segment, last, indexed_offset, limit_offset, gaps_below, has_lost_its_end)
         if end_offset is not None:
             return Inspection(end_offset)
     there = {segment.offset_index.name, segment.time_index.name} <= names
     before = _contents(segment)
-    end_offset, position = _rebuild(segment, limit_offset, has_lost_its_end)
+    end_offset, position = _rebuild(segment, limit_offset, gaps_below, has_lost_its_end)
     # Behind damaged batches an index always seems to lack some. It is no news every time.
     rebuilt = not there or _contents(segment) != before
     junk_bytes, segment.size_bytes = segment.size_bytes - position, position
@@ -59,22 +65,21 @@ def _contents(segment: Segment) -> tuple[bytes, bytes]:
     return segment.offset_index.content(), segment.time_index.content()
 
 
-def _rebuild(segment: Segment, limit_offset: int, has_lost_its_end: bool) -> tuple[int, int]:
+def _rebuild(segment: Segment, limit_offset: int, gaps_below: int, has_lost_its_end: bool) -> tuple[int, int]:
     """Make both indexes again. Returns the offset and the position behind the last sound batch.
 
     What comes behind it may be sound, and this batch's header may be damaged: then its last offset would end the log
     too late, and the sound batches would be cut. So its CRC must be right.
     """
-    gapless = limit_offset == ANY_OFFSET
-    end_offset, position = segment.rebuild_indexes(limit_offset, gapless=gapless)
+    end_offset, position = segment.rebuild_indexes(limit_offset, gaps_below=gaps_below)
     last = (
-        deque(segment.sound_headers(0, limit_offset, gapless=gapless), 1)
-        if gapless or has_lost_its_end or position < segment.size_bytes
+        deque(segment.sound_headers(0, limit_offset, gaps_below=gaps_below), 1)
+        if limit_offset == ANY_OFFSET or has_lost_its_end or position < segment.size_bytes
         else ()
     )
     for at, header in last:
         if not segment.is_whole(at, header):
-            return segment.rebuild_indexes(header.base_offset, gapless=gapless)
+            return segment.rebuild_indexes(header.base_offset, gaps_below=gaps_below)
     return end_offset, position
 
 
@@ -103,11 +108,16 @@ def _indexed_offset(segment: Segment, last: OffsetPosition) -> int:
 
 
 def _end_of_sound(
-    segment: Segment, last: OffsetPosition, indexed_offset: int, limit_offset: int, has_lost_its_end: bool
+    segment: Segment,
+    last: OffsetPosition,
+    indexed_offset: int,
+    limit_offset: int,
+    gaps_below: int,
+    has_lost_its_end: bool,
 ) -> int | None:
     """The offset after the last batch, or None when log and indexes do not fit together."""
     end_offset, end, newest_ms, final = segment.base_offset, last.position, -1, None
-    for position, header in segment.sound_headers(last.position, limit_offset, gapless=limit_offset == ANY_OFFSET):
+    for position, header in segment.sound_headers(last.position, limit_offset, gaps_below=gaps_below):
         if position == last.position > 0 and header.base_offset > last.offset:
             return None
         end_offset, end = header.last_offset + 1, position + header.size_bytes

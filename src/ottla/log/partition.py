@@ -103,7 +103,7 @@ class PartitionLog:
         come from its checkpoints (0 and None are always safe). StorageError when the directory cannot be used, or
         belongs to another topic id.
         """
-        log = cls(tp, storage, config, LeaderEpochs(storage, outside.leader_epoch))
+        log = cls(tp, storage, config, LeaderEpochs(storage, outside.leader_epoch, is_theirs=outside.is_theirs))
         log.topic_id, mended = take_topic_id(tp, storage, topic_id, is_known=outside.is_known)
         mended += drop_unreadable(storage)
         loaded = load(
@@ -121,7 +121,8 @@ class PartitionLog:
         log.log_start_offset, log.end_offset = loaded.log_start_offset, loaded.end_offset
         log.recovery_point = max(loaded.recovery_point, loaded.log_start_offset)
         log.synced = Synced(log, storage, log._segments, loaded.synced_offset)
-        log.compaction = Compaction(log, storage, log._segments, log._producers, outside.cleaned_offset)
+        cleaned = outside.cleaned_offset, loaded.thinned_below
+        log.compaction = Compaction(log, storage, log._segments, log._producers, *cleaned)
         log.findings = replace(loaded.findings, mended=(*mended, *loaded.findings.mended))
         return log
 

@@ -59,6 +59,8 @@ class Loaded:
     #: Everything below is on the device. Where the log begins may be known to this machine, and not to its device yet.
     synced_offset: int
     findings: Findings
+    #: Below which offset some may be missing by compaction, in any segment.
+    thinned_below: int = 0
 
 
 _NOTHING: Final = Outside()
@@ -93,7 +95,8 @@ def load(
     segments = without_failed_rolls(storage, [Segment.load(storage, base, config, now_ms) for base in found.bases])
     began = min(found.orphans, default=log_start_offset)  # where no log file is left: retention removes indexes, too
     first_offset = segments[0].base_offset if segments else max(log_start_offset, began)
-    plan = plan_pass(segments, found.names, clean, recovery_point, outside, recorded)
+    compacted_below, newest_gaps_below = _thinned(config, outside)
+    plan = plan_pass(segments, found.names, clean, recovery_point, outside, recorded, newest_gaps_below)
     snapshots, unflushed = Snapshots(storage), None if clean else segments
     seen = look(found.bases, found.orphans, epochs, snapshots, unflushed, recovery_point, plan.indexed_offset)
     seen = seen._replace(emptied=emptied_behind(recorded, found.bases, segments))
@@ -103,8 +106,18 @@ def load(
     if outside.flush_is_unknown and not clean:
         flushed_offset = max(flushed_offset, reached_offset(segments))
     lost = lost_segments(found.orphans | set(outside.bases) - set(found.bases), log_start_offset, flushed_offset)
-    cleaned = _cleaned(config, outside)
-    known = Known(log_start_offset, known_start, flushed_offset, trusted_offset, lost, recorded, *cleaned)
+    known = Known(
+        log_start_offset,
+        known_start,
+        flushed_offset,
+        trusted_offset,
+        lost,
+        recorded,
+        compacted_below,
+        outside.may_be_cleaned_further or outside.flush_is_unknown,
+        newest_gaps_below,
+        outside.is_theirs,
+    )
     walked = Walk(storage, config, now_ms, plan, known, producers, epochs).run(segments)
     if not walked.segments or walked.end_offset < log_start_offset >= flushed_offset:
         reached_at = max((seen.snapshot_offset, *found.orphans))
@@ -122,13 +135,39 @@ def load(
     recovery_point = end_offset if clean else min(recovery_point, end_offset)
     synced_offset = recovery_point if clean else min(recovery_point, checkpointed_offset)
     heed_refusals(storage, names, walked.segments, synced_offset, clean=clean)
-    return Loaded(walked.segments, producers, start_offset, end_offset, recovery_point, synced_offset, findings)
+    return Loaded(
+        walked.segments,
+        producers,
+        start_offset,
+        end_offset,
+        recovery_point,
+        synced_offset,
+        findings,
+        _thinned_below(outside, known, walked),
+    )
 
 
-def _cleaned(config: LogConfig, outside: Outside) -> tuple[int, bool]:
-    """Below which offset some may be gone by compaction, and whether that may be so behind the recovery point, too."""
-    compacted_below = ANY_OFFSET if config.compacts else outside.cleaned_offset or 0
-    return compacted_below, outside.may_be_cleaned_further or outside.flush_is_unknown
+def _thinned(config: LogConfig, outside: Outside) -> tuple[int, int]:
+    """Below which offset some may be gone by compaction, and below which that may be so in the newest segment, too."""
+    compacted_below = ANY_OFFSET if config.compacts else max(outside.cleaned_offset or 0, outside.thinned_below)
+    if outside.is_theirs:
+        return compacted_below, ANY_OFFSET
+    return compacted_below, compacted_below if outside.may_be_cleaned_further else outside.thinned_below
+
+
+def _thinned_below(outside: Outside, known: Known, walked: Walked) -> int:
+    """For the next start: below which offset some may be missing, in the newest segment, too.
+
+    A replica of Apache Kafka that has fetched a compacted log has gaps there. Nobody else has.
+    """
+    if not outside.may_be_cleaned_further:
+        return outside.thinned_below
+    newest, whole_bytes = walked.segments[-1], 0
+    for position, header in newest.sound_headers(0, ANY_OFFSET, gaps_below=0):
+        whole_bytes = position + header.size_bytes
+    if whole_bytes < newest.size_bytes:
+        return walked.end_offset
+    return newest.base_offset if known.compacted_below else 0
 
 
 def _say_what_is_gone(

@@ -322,12 +322,12 @@ class Segment:
             position += at
 
     def sound_headers(
-        self, position: int, limit_offset: int, *, gapless: bool = False
+        self, position: int, limit_offset: int, *, gaps_below: int = ANY_OFFSET
     ) -> Iterator[tuple[int, BatchHeader]]:
         """Like `walk`, but ends at the first bytes that cannot be the next batch with offsets below `limit_offset`.
 
-        `gapless`: nor may an offset be left out between two batches. That holds in the newest segment, which nobody
-        compacts; a changed base offset looks like a gap.
+        Nor may an offset be left out between two batches from `gaps_below` on. In the newest segment none is that
+        nobody has compacted; a changed base offset looks like a gap.
         StorageError when those bytes are messages of Apache Kafka before 0.11: they are old, and not damaged.
         """
         lowest_offset, limit_offset = self.base_offset, min(limit_offset, self.base_offset + _RELATIVE_MAX + 1)
@@ -336,7 +336,7 @@ class Segment:
             for at, header in self.walk(position):
                 if not lowest_offset <= header.base_offset <= header.last_offset < limit_offset:
                     return
-                if gapless and begun and header.base_offset > lowest_offset:
+                if begun and lowest_offset < header.base_offset > gaps_below:
                     return
                 begun = True
                 lowest_offset, position = header.last_offset + 1, at + header.size_bytes
@@ -388,7 +388,7 @@ class Segment:
         self.time_index.clear()
         self.txn_index.clear()
 
-    def rebuild_indexes(self, limit_offset: int = ANY_OFFSET, *, gapless: bool = False) -> tuple[int, int]:
+    def rebuild_indexes(self, limit_offset: int = ANY_OFFSET, *, gaps_below: int = ANY_OFFSET) -> tuple[int, int]:
         """Make offset index and time index again from the batches' headers, as far as one batch follows another.
 
         Returns the offset after the last of these batches, and the position there. Records are not read, and nothing is
@@ -399,7 +399,7 @@ class Segment:
         self.max_timestamp_ms, self.max_timestamp_offset = -1, self.base_offset
         self._since_index_bytes = 0
         end_offset, end = self.base_offset, 0
-        for position, header in self.sound_headers(0, limit_offset, gapless=gapless):
+        for position, header in self.sound_headers(0, limit_offset, gaps_below=gaps_below):
             self.note(header.last_offset, header.max_timestamp_ms, position, header.size_bytes)
             end_offset, end = header.last_offset + 1, position + header.size_bytes
         self.time_index.append(self.max_timestamp_ms, self.max_timestamp_offset)
@@ -425,13 +425,15 @@ class Segment:
         limit_offset: int = ANY_OFFSET,
         *,
         trusted_offset: int | None = None,
+        gaps_below: int = ANY_OFFSET,
     ) -> Iterator[tuple[int, BatchHeader]]:
         """Check the batches from `from_offset` on, make the indexes anew from there, cut what is not a whole batch.
 
         Yields position and header of each good batch, beginning with the last indexed one before `from_offset`. Run the
         iterator to its end; then `size_bytes` says how much was kept. Batches that end before `flushed_offset` were
         flushed: if one of them is missing, nothing is cut. Their records are not checked below `trusted_offset`, which
-        is `flushed_offset` unless given. This segment cannot have offsets of `limit_offset` or more.
+        is `flushed_offset` unless given. This segment cannot have offsets of `limit_offset` or more, nor leave one out
+        from `gaps_below` on (`sound_headers`).
         """
         trusted_offset = flushed_offset if trusted_offset is None else trusted_offset
         self.offset_index.truncate_to(from_offset)
@@ -446,9 +448,8 @@ class Segment:
                 header = whole_batch(view, position, trusted_offset)
                 if header is None or not lowest_offset <= header.base_offset <= header.last_offset < limit_offset:
                     break
-                # See `sound_headers`.
                 begun = position > start or start == 0
-                if header.base_offset > lowest_offset and limit_offset == ANY_OFFSET and begun:
+                if begun and lowest_offset < header.base_offset > gaps_below:
                     break
                 if not begun and header.last_offset != indexed_offset:
                     break  # the whole file is looked at then
@@ -462,7 +463,9 @@ class Segment:
         if position == start and start > 0:
             # The indexed position holds no batch, so the index is wrong: start once more, from the beginning.
             self.forget_indexes()
-            yield from self.recover(self.base_offset, flushed_offset, limit_offset, trusted_offset=trusted_offset)
+            yield from self.recover(
+                self.base_offset, flushed_offset, limit_offset, trusted_offset=trusted_offset, gaps_below=gaps_below
+            )
             return
         if lowest_offset < flushed_offset:
             self.size_bytes = position

@@ -46,6 +46,10 @@ class Known(NamedTuple):
     compacted_below: int
     #: Whether that may be so behind the recovery point, too.
     may_be_cleaned_further: bool
+    #: Offsets below may be missing in the newest segment, too.
+    newest_gaps_below: int
+    #: Apache Kafka has written the log: it never minds that offsets are missing.
+    is_theirs: bool
 
     def has_recorded(self, end_offset: int) -> bool:
         """Whether a recorded hole ends here. Where one begins moves with the log's start."""
@@ -72,6 +76,7 @@ def plan_pass(
     recovery_point: int,
     outside: Outside,
     recorded: Collection[OffsetRange],
+    newest_gaps_below: int,
 ) -> Plan:
     """Look at each segment, and say what the pass shall do with it. Indexes are mended on the way."""
     scans, inspected, indexed_offset = {}, {}, -1
@@ -84,7 +89,8 @@ def plan_pass(
             trusted_offset = min(trusted_offset, base)  # the aborts are found by replaying
         if clean or limit_offset <= recovery_point:
             known = any(hole.end_offset == limit_offset for hole in recorded)
-            inspected[base] = inspect(segment, names, limit_offset, has_lost_its_end=known)
+            gaps_below = newest_gaps_below if following is None else ANY_OFFSET
+            inspected[base] = inspect(segment, names, limit_offset, gaps_below=gaps_below, has_lost_its_end=known)
         else:
             scans[base] = max(recovery_point, base)
             last = segment.check(names)
@@ -229,8 +235,9 @@ class Walk:
         if from_offset > segment.base_offset:
             self._replay(segment, segment.position_to(from_offset - 1))
         trusted_offset = self._known.trusted_offset
+        gaps_below = self._known.newest_gaps_below if is_active else ANY_OFFSET
         for position, header in segment.recover(
-            from_offset, flushed_offset, limit_offset, trusted_offset=trusted_offset
+            from_offset, flushed_offset, limit_offset, trusted_offset=trusted_offset, gaps_below=gaps_below
         ):
             end_offset = header.last_offset + 1
             self._epochs.read(header)
@@ -248,7 +255,7 @@ class Walk:
         # gone, and then the next one would end its transaction.) Nobody but others cleans what is not on the device.
         gap = not is_active and limit_offset != end_offset
         may_be_cleaned = self._known.may_be_cleaned_further and limit_offset <= self._known.compacted_below
-        is_loss = gap and not may_be_cleaned
+        is_loss = gap and not may_be_cleaned and not self._known.is_theirs
         if gap and not is_loss:
             self._gaps.append(hole)
         return _Step(end_offset, is_last=is_loss or gone_bytes > 0)

@@ -47,8 +47,11 @@ class Outside(NamedTuple):
     cleaned_offset: int | None = None
     #: The epoch of the partition's leader: no record has a newer one.
     leader_epoch: int | None = None
-    #: Apache Kafka has written the leader epochs: it notes one when a leader begins, before there is a record of it.
-    epochs_come_first: bool = False
+    #: Apache Kafka has written the files. It notes a leader's epoch when the leader begins, before there is a record of
+    #: it; it rolls a segment for no record; and a replica that has fetched a compacted log has gaps in any segment.
+    is_theirs: bool = False
+    #: Offsets below may be missing in any segment: the cleaner may have been here, or Apache Kafka was.
+    thinned_below: int = 0
     #: What the `.txnindex` of each segment must hold, by base offset.
     aborts: Mapping[int, AbortsSeal] = MappingProxyType({})
     #: The holes that the broker knew of when it wrote its checkpoints last.
@@ -151,14 +154,14 @@ def losses(outside: Outside, seen: Seen, end_offset: int, holes: Collection[Offs
         for base in seen.emptied
     ]
     # An epoch that begins at the end of the log is nothing special: all records may have been deleted.
-    of_no_record = seen.epoch_offset == end_offset and (end_offset > 0 or outside.epochs_come_first)
+    of_no_record = seen.epoch_offset == end_offset and (end_offset > 0 or outside.is_theirs)
     if seen.epoch_offset >= end_offset and seen.epoch_offset >= 0 and not of_no_record:
         found.append(f"there was a record at offset {seen.epoch_offset}, and the log ends at {end_offset}")
     elif seen.snapshot_offset > end_offset:
         found.append(f"there was a record at offset {seen.snapshot_offset - 1}, and the log ends at {end_offset}")
     elif seen.indexed_offset >= end_offset:
         found.append(f"there was a record at offset {seen.indexed_offset}, and the log ends at {end_offset}")
-    elif 0 < seen.empty_base == end_offset and not any(end == end_offset for _, end in holes):
+    elif 0 < seen.empty_base == end_offset and not outside.is_theirs and not any(end == end_offset for _, end in holes):
         # An earlier start has made the file behind a hole, and perhaps nothing was written since.
         found.append(f"{file_name(end_offset, LOG)} is empty, and so the log ends at offset {end_offset}")
     return tuple(found)

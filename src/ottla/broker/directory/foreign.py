@@ -97,7 +97,7 @@ def _open(
             clean=known.clean,
             recovery_point=known.recovery_points.get(tp, 0),
             log_start_offset=known.log_start_offsets.get(tp),
-            outside=known.outside(tp, is_known=False)._replace(epochs_come_first=is_theirs),
+            outside=known.outside(tp, is_known=False)._replace(is_theirs=is_theirs),
         )
         for told in told_of(tp, log.findings):
             tell(told)

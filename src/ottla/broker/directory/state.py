@@ -7,6 +7,7 @@ from ottla.base.types import TopicPartition
 from ottla.broker.directory.overlay import Change
 from ottla.broker.metadata.properties import MetaProperties
 from ottla.broker.told import Kind, Told
+from ottla.log.checking import ANY_OFFSET
 from ottla.log.damage import OffsetRange
 from ottla.log.examination import Scope
 from ottla.log.names import LOG, base_offset
@@ -91,7 +92,8 @@ class Survey(NamedTuple):
 
 
 def state_of(tp: TopicPartition, log: PartitionLog, storage: Storage, now_ms: int, *, compacts: bool) -> LogState:
-    """An open log. StorageError when the disk refuses."""
+    """An open log, which `compacts` now. StorageError when the disk refuses."""
+    was_compacted_below = max(log.compaction.cleaned_offset or 0, log.compaction.thinned_below)
     extent = OffsetRange(log.log_start_offset, log.end_offset)
     bases = [base for name in storage.names() if (base := base_offset(name, LOG)) is not None]
     return LogState(
@@ -100,7 +102,7 @@ def state_of(tp: TopicPartition, log: PartitionLog, storage: Storage, now_ms: in
         log.size_bytes,
         log.recovery_point,
         sum(each.transaction_start_offset >= 0 for each in log.active_producers()),
-        Scope(extent, log.findings.damaged, compacts),
+        Scope(extent, log.findings.damaged, ANY_OFFSET if compacts else was_compacted_below),
         _dirt(log, now_ms, max(bases, default=0)) if compacts else None,
     )
 

@@ -66,6 +66,8 @@ class PartitionOffsets(NamedTuple):
     holes: tuple[OffsetRange, ...] = ()
     #: Base offsets of its segments, where the broker stops in order; () where a cleaning was going on.
     bases: tuple[int, ...] = ()
+    #: Below which offset some may be missing by compaction, in any segment.
+    thinned_below: int = 0
 
 
 class CheckpointPlan(NamedTuple):
@@ -122,7 +124,8 @@ class Checkpoints:
         self._storage = storage
         self._tell = tell
         self._is_used = is_used and not is_theirs
-        self._is_theirs = is_theirs
+        #: Apache Kafka was here last.
+        self.is_theirs = is_theirs
         if is_theirs:
             storage.delete(MANIFEST)
             if storage.read(CLEANER_OFFSET_CHECKPOINT) == b"":  # as Apache Kafka makes it, before it has cleaned
@@ -174,7 +177,7 @@ class Checkpoints:
     @property
     def may_be_cleaned_further(self) -> bool:
         """Whether somebody else may have cleaned what the recovery points do not know to be on the device."""
-        return self._is_theirs or self.lacks_manifest
+        return self.is_theirs or self.lacks_manifest
 
     def outside(
         self, tp: TopicPartition, *, is_known: bool, leader_epoch: int | None = None, deletes: bool = False
@@ -193,7 +196,8 @@ class Checkpoints:
             holes=self._holes.get(tp, ()),
             bases=self._bases.get(tp, ()),
             leader_epoch=leader_epoch,
-            epochs_come_first=self._is_theirs,
+            is_theirs=self.is_theirs,
+            thinned_below=self._manifest.thinned.get(tp, 0),
         )
 
     def draft(self, metadata_end: int | None = None) -> CheckpointDraft:
@@ -241,6 +245,7 @@ class Checkpoints:
             self._manifest.properties,
             {each.tp: each.holes for each in plan.offsets if each.holes},
             {each.tp: each.bases for each in plan.offsets if each.bases},
+            {each.tp: each.thinned_below for each in plan.offsets if each.thinned_below},
             epochs_reach_start=True,
             metadata_end=plan.metadata_end,
         )

@@ -44,6 +44,9 @@ class Manifest:
     holes: Mapping[TopicPartition, tuple[OffsetRange, ...]] = field(default_factory=dict)
     #: Base offsets of a partition's segments, as they were at a stop in order.
     bases: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
+    #: Below which offset a partition's records may be missing by compaction, in any segment, and also where the topic
+    #: is not compacted any more.
+    thinned: Mapping[TopicPartition, int] = field(default_factory=dict)
     #: Each log's leader epochs begin where the log does, or before. Older versions let them begin behind a hole.
     epochs_reach_start: bool = False
     #: Up to where the metadata log was on the device; None when that is not known.
@@ -77,6 +80,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
             "properties": manifest.properties,
             "holes": [[*tp, *holes] for tp, holes in sorted(manifest.holes.items())],
             "bases": [[*tp, *bases] for tp, bases in sorted(manifest.bases.items())],
+            "thinned": [[*tp, below] for tp, below in sorted(manifest.thinned.items())],
             "epochs_reach_start": manifest.epochs_reach_start,
             "metadata_end": manifest.metadata_end,
         }
@@ -110,6 +114,7 @@ def _manifest(found: Any) -> Manifest:
             for topic, number, *holes in found.get("holes", ())
         },
         {TopicPartition(topic, number): tuple(bases) for topic, number, *bases in found.get("bases", ())},
+        {TopicPartition(topic, number): below for topic, number, below in found.get("thinned", ())},
         found.get("epochs_reach_start") is True,
         found.get("metadata_end"),
     )

@@ -289,8 +289,8 @@ class Partitions:
         set_strays_aside(self._disk, image, deleted_ids, self._rng, self._tell)
         for topic in list(image.topics.values()):
             self.open_topic(topic, image.topic_configs(topic.name))
-        if self._checkpoints.lacks_manifest:
-            self.checkpoint_plan()()
+        if self._checkpoints.may_be_cleaned_further:
+            self.checkpoint_plan()()  # what only this start knows of the logs (`thinned_below`, `aborts`)
         elif self._checkpoints.unusable or self._checkpoints.has_older_starts(
             (each.tp, each.log.log_start_offset) for each in self._partitions.values()
         ):
@@ -471,6 +471,7 @@ def _offsets(partition: Partition, *, is_last: bool = False) -> PartitionOffsets
         log.compaction.cleaned_offset,
         log.findings.damaged,
         log.compaction.bases if is_last else (),
+        log.compaction.thinned_below,
     )
 
 

@@ -87,6 +87,9 @@ class Upkeep:
         """Delete the segments that retention allows to delete. The thread for files deletes their files."""
         retired: list[Partition] = []
         await self._slices.run(self._retire(self._clock.now_ms(), retired))
+        if any(each.log.log_start_offset == each.log.end_offset for each in retired):
+            # After a kill an empty file behind the recovery point would look as if its records were lost.
+            await self._write_checkpoint()
         while retired:
             partition = retired.pop()
             if self._partitions.find(*partition.tp) is not partition:
@@ -132,10 +135,13 @@ class Upkeep:
                     await loop.run_in_executor(None, plan.sync)
                     log.mark_flushed(plan)
                     del plan  # its files are closed before the next ones are opened
+        await self._write_checkpoint()
+
+    async def _write_checkpoint(self) -> None:
         try:
-            await partitions.write_checkpoint(self._slices)
+            await self._partitions.write_checkpoint(self._slices)
         except StorageError as fault:
-            partitions.faults.report("no checkpoint", fault)
+            self._partitions.faults.report("no checkpoint", fault)
 
     def _find_unflushed(self, found: list[tuple[Partition, int]]) -> Iterator[None]:
         """The logs that are not whole on the device, and where each ends now."""

@@ -47,7 +47,13 @@ class Compaction:
     """
 
     def __init__(
-        self, log: _Log, storage: Storage, segments: Segments, producers: ProducerState, cleaned_offset: int | None
+        self,
+        log: _Log,
+        storage: Storage,
+        segments: Segments,
+        producers: ProducerState,
+        cleaned_offset: int | None,
+        thinned_below: int,
     ) -> None:
         #: The log owns this, not the other way: its files close with its last reader, not with the garbage.
         self._log: _Log = weakref.proxy(log)
@@ -56,6 +62,8 @@ class Compaction:
         self._producers = producers
         #: Where the last pass ended (`cleaner-offset-checkpoint`); None: there was none.
         self.cleaned_offset = cleaned_offset
+        #: Below which offset some may be missing, also if the last pass did not come to its end.
+        self.thinned_below = thinned_below
         #: A pass runs, or is about to.
         self.is_running = False
         #: Why the log cannot be cleaned: a batch is damaged. Until the next start no pass is tried.
@@ -108,6 +116,7 @@ class Compaction:
         the marker, and the transaction be aborted; so its records are not counted on.
         """
         self.is_running = True
+        self.thinned_below = max(self.thinned_below, self._segments[-1].base_offset)
         self._stable_offset = self._log.last_stable_offset
 
     def begin(self, now_ms: int, memory: Memory, recovery_point: int) -> Cleaning | None:
