@@ -11,6 +11,7 @@ from typing import Final
 
 import cramjam
 
+from ottla.base.zeros import zeros
 from ottla.wire.batch_errors import BatchTooLargeError, CorruptBatchError
 
 Buffer = bytes | bytearray | memoryview
@@ -94,7 +95,7 @@ def _decompress_growing(module: object, data: Buffer, max_bytes: int, claimed_by
     guess = claimed_bytes if 0 < claimed_bytes <= len(data) * _CREDIBLE_RATIO else len(data) * _USUAL_RATIO
     size = min(max(guess, _SMALLEST_GUESS_BYTES), max_bytes)
     while True:
-        output = bytearray(size)
+        output = zeros(size)
         try:
             used: int = module.decompress_into(data, output)  # type: ignore[attr-defined]
         except cramjam.DecompressionError as error:

@@ -1,0 +1,26 @@
+"""Zeros that nobody has written yet take no memory."""
+
+import tracemalloc
+
+import pytest
+
+from ottla.base.zeros import zeros
+
+
+@pytest.mark.parametrize("size_bytes", [0, 1, 8_388_608, 8_388_609])
+def test_all_are_0_and_can_be_written(size_bytes: int) -> None:
+    view = memoryview(zeros(size_bytes))
+    assert view == bytes(size_bytes)
+    if size_bytes:
+        view[-1] = 7
+        assert view[-1] == 7
+
+
+def test_much_is_not_written_before_it_is_used() -> None:
+    tracemalloc.start()
+    try:
+        found = zeros(2**34)
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()
+    assert len(found) == 2**34
