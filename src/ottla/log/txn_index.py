@@ -106,7 +106,11 @@ class TransactionIndex:
 
     def append(self, entry: AbortedTxn) -> None:
         """Add the transaction whose abort marker was just written."""
-        self.entries.append(entry)
+        self.extend((entry,))
+
+    def extend(self, entries: Iterable[AbortedTxn]) -> None:
+        """Add several."""
+        self.entries.extend(entries)
         if not self._is_unsettled:
             with suppress(StorageError):
                 self.save()

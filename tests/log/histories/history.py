@@ -321,6 +321,8 @@ class History:
                 self._disk.in_thread(plan.sync)
                 log.mark_flushed(plan)
             recovery_point, checkpoint = log.recovery_point, self._draft()
+            for _ in log.compaction.gather():
+                pass
             if self.rng.random() < 0.5:
                 self._go_on_meanwhile()
             self._write(checkpoint)

@@ -25,7 +25,7 @@ from ottla.log.cleaner.swap import Swap
 
 _log = logging.getLogger(__name__)
 
-#: How long a piece takes. (The batch that goes beyond it is finished.)
+#: How long a piece takes. (The step that goes beyond it is finished: a batch, or some thousand records of one.)
 _PIECE_MS: Final = 2
 #: No pause is shorter: the event loop's timers are no finer. Several pieces may come before it.
 _PAUSE_S: Final = 0.002
@@ -96,6 +96,8 @@ class Cleaner:
         began_s = asyncio.get_running_loop().time()
         try:
             recovery_point = await self._bring_to_device(partition)
+            if self._is_led(partition):
+                await self._slices.run(compaction.gather())
             if self._is_led(partition):
                 cleaning = compaction.begin(self._clock.now_ms(), self._memory, recovery_point)
             if cleaning is None:

@@ -16,18 +16,20 @@ from ottla.base.errors import CorruptDataError, StorageError
 from ottla.log.cleaner.batches import BatchFilter, LastRecord
 from ottla.log.cleaner.choice import Source, grouped
 from ottla.log.cleaner.offset_map import OffsetMap
+from ottla.log.cleaner.steps import WORKED
 from ottla.log.cleaner.swap import MovedFiles, Swap, forget
-from ottla.log.cleaner.transactions import CleanedTransactions
+from ottla.log.cleaner.transactions import Aborted, CleanedTransactions, in_order
 from ottla.log.config import LogConfig
 from ottla.log.names import CLEANED, LOG, OFFSET_INDEX, TIME_INDEX, file_name
 from ottla.log.segment import Segment
 from ottla.log.storage import Storage, sync_whole
-from ottla.log.txn_index import AbortedTxn
 from ottla.wire.batch import HEADER_BYTES, BatchHeader, check_integrity, parse_header
 from ottla.wire.records import decode_keys
 
 #: Batches that are written at once; the system takes no more than 1024 pieces.
 _PIECES: Final = 256
+#: Aborted transactions that are written at once.
+_ABORTS_AT_ONCE: Final = 1_000
 
 
 class Memory(NamedTuple):
@@ -50,8 +52,8 @@ class Job(NamedTuple):
     end_offset: int
     #: Every segment before the end.
     sources: tuple[Source, ...]
-    #: Transactions that were aborted, all that begin before the end.
-    aborted: tuple[AbortedTxn, ...]
+    #: Transactions that were aborted, by segment: at least those that begin before the end.
+    aborted: tuple[Aborted, ...]
     last_records: Mapping[int, LastRecord]
     now_ms: int
     #: A segment of an earlier pass that did not get all of its names, or was not taken back.
@@ -90,7 +92,7 @@ class Cleaning:
         offsets = OffsetMap(memory.map_bytes, memory.load_factor, job.end_offset - job.first_dirty_offset)
         yield from self._fill(offsets)
         cleaned_offset = offsets.latest_offset + 1
-        transactions = CleanedTransactions(job.aborted)
+        transactions = CleanedTransactions((yield from in_order(job.aborted)))
         batches = BatchFilter(
             offsets,
             transactions,
@@ -119,7 +121,7 @@ class Cleaning:
 
     def _fill(self, offsets: OffsetMap) -> Iterator[int]:
         job, start = self._job, self._job.first_dirty_offset
-        transactions = CleanedTransactions(each for each in job.aborted if each.last_offset >= start)
+        transactions = CleanedTransactions((yield from in_order(job.aborted, start)))
         for source in job.sources:
             end = self._ends[source.base_offset]
             if end <= start:
@@ -158,8 +160,9 @@ class Cleaning:
                         writer.flush()
                 yield len(batch) + len(kept or b"")
         writer.flush()
-        for entry in transactions.kept:
-            segment.txn_index.append(entry)
+        for at in range(0, len(transactions.kept), _ABORTS_AT_ONCE):
+            segment.txn_index.extend(transactions.kept[at : at + _ABORTS_AT_ONCE])
+            yield WORKED
         transactions.kept.clear()
         segment.seal()
         segment.modified_ms = group[-1].modified_ms

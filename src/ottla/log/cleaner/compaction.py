@@ -1,9 +1,9 @@
 """What the owner of a log does for its cleaner: says what can be cleaned, and switches over to cleaned segments."""
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Protocol
+from typing import Final, NamedTuple, Protocol
 
 from ottla.base.errors import CorruptDataError
 from ottla.base.require import require
@@ -11,11 +11,22 @@ from ottla.log.cleaner.batches import LastRecord
 from ottla.log.cleaner.choice import Cleanable, Source, cleanable
 from ottla.log.cleaner.cleaning import Cleaning, Job, Memory
 from ottla.log.cleaner.swap import Swap
+from ottla.log.cleaner.transactions import Aborted
 from ottla.log.config import LogConfig
 from ottla.log.producers import ProducerState
 from ottla.log.segments import Segments
 from ottla.log.storage import Storage
 from ottla.wire.batch import HEADER_BYTES, parse_header
+
+#: Producers that are noted in one step: a tenth of a millisecond.
+_NOTED_AT_ONCE: Final = 200
+
+
+class _Gathered(NamedTuple):
+    """The last records of the producers, as they were noted; those of batches before `end_offset`."""
+
+    last_records: Mapping[int, LastRecord]
+    end_offset: int
 
 
 class _Findings(Protocol):
@@ -42,8 +53,8 @@ class _Log(Protocol):
 class Compaction:
     """See the module. Only the log's owner calls it, between two other calls to the log.
 
-    `prepare`, then bring the log to the device and write that down. `begin` (perhaps None); then all steps of the pass,
-    in any thread; `turn` for each swap that it yields; `end`.
+    `prepare`, then bring the log to the device and write that down. All steps of `gather`, or none; `begin` (perhaps
+    None); then all steps of the pass, in any thread; `turn` for each swap that it yields; `end`.
     """
 
     def __init__(
@@ -71,6 +82,7 @@ class Compaction:
         self._unsettled: Swap | None = None
         #: The last stable offset when the pass was prepared.
         self._stable_offset = -1
+        self._gathered: _Gathered | None = None
 
     @property
     def is_switching(self) -> bool:
@@ -118,6 +130,22 @@ class Compaction:
         self.is_running = True
         self.thinned_below = max(self.thinned_below, self._segments[-1].base_offset)
         self._stable_offset = self._log.last_stable_offset
+        self._gathered = None
+
+    def gather(self) -> Iterator[None]:
+        """Note the last record of each producer, some at a time. The log may change between two steps.
+
+        What is written meanwhile is behind what will be cleaned. So where a producer has gone on, and its entry was
+        noted before, a batch more than needed stays.
+        """
+        end_offset, found = self._segments.active.base_offset, dict[int, LastRecord]()
+        for number, entry in enumerate(tuple(self._producers.producers.values()), 1):
+            last_offset = entry.batches[-1].last_offset if entry.batches else None
+            if last_offset is None or last_offset < end_offset:
+                found[entry.producer_id] = LastRecord(last_offset, entry.producer_epoch)
+            if number % _NOTED_AT_ONCE == 0:
+                yield
+        self._gathered = _Gathered(found, end_offset)
 
     def begin(self, now_ms: int, memory: Memory, recovery_point: int) -> Cleaning | None:
         """A pass, if one is wanted. After `prepare`.
@@ -126,26 +154,26 @@ class Compaction:
         recovery point a start takes offsets that are missing for a loss.
         """
         require(self.is_running, "a pass is prepared before it begins")
-        found = self._look(now_ms, min(self._stable_offset, recovery_point))
+        if self._gathered is None:
+            for _ in self.gather():
+                pass
+        gathered, self._gathered = self._gathered, None
+        assert gathered is not None
+        found = self._look(now_ms, min(self._stable_offset, recovery_point, gathered.end_offset))
         if found is None or not found.is_wanted(self._log.config):
             if not self.is_switching:
                 return None
             found = Cleanable(0, 0, 0, 0, is_due=False)  # all there is to do is to give a segment its names
         segments = [each for each in self._segments if each.base_offset < found.end_offset]
-        aborted = (entry for each in self._segments for entry in each.txn_index.entries)
+        indexes = (each.txn_index.entries for each in self._segments)
         job = Job(
             self._storage,
             self._log.config,
             found.first_dirty_offset,
             found.end_offset,
             tuple(Source(each.base_offset, each.size_bytes, each.modified_ms) for each in segments),
-            tuple(each for each in aborted if each.first_offset < found.end_offset),
-            {
-                entry.producer_id: LastRecord(
-                    entry.batches[-1].last_offset if entry.batches else None, entry.producer_epoch
-                )
-                for entry in self._producers.producers.values()
-            },
+            tuple(Aborted(entries, len(entries)) for entries in indexes if entries),
+            gathered.last_records,
             now_ms,
             self._unsettled,
         )
