@@ -38,7 +38,7 @@ picture: setup ## record the demo again, and draw the README's picture from the 
 	$(PY) tools/picture.py draw docs/pictures/demo.cast docs/pictures/demo.svg
 
 test: setup ## every test that needs no foreign peer; the codecs compiled and interpreted (the house's rules: make check)
-	OTTLA_INTERPRETED=1 $(PYTEST) $(PARALLEL) -q tests/wire tests/log/cleaner/test_offset_map.py
+	OTTLA_INTERPRETED=1 $(PYTEST) $(PARALLEL) -q tests/wire tests/log/cleaner
 	$(PYTEST) $(PARALLEL) --ignore=tests/house -m "not interop and not chaos and not ($(SPARK_SCRIPTS))$(NOT_SLOW)" \
 	  $(LONGEST) tests
 

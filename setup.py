@@ -8,6 +8,7 @@ from setuptools.command.build_py import build_py
 
 #: The hot loops (DESIGN.md, idea 6): plain Python modules typed by the .pxd file beside them.
 COMPILED = [
+    "ottla.log.cleaner.kept_records",
     "ottla.log.cleaner.offset_map",
     "ottla.wire.codec",
     "ottla.wire.hashing",

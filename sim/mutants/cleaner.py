@@ -1,28 +1,32 @@
 """Bugs of the log's cleaner: what it removes is what a coordinator needs at its next start."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
 from ottla.log import leftovers
-from ottla.log.cleaner.batches import BatchFilter
+from ottla.log.cleaner.cleaning import Cleaning
+from ottla.log.cleaner.offset_map import OffsetMap
 from ottla.log.cleaner.transactions import CleanedTransactions
 from ottla.log.names import CLEANED, SWAP
 from ottla.log.storage import Storage
-from ottla.wire.records import KeyRow
+from ottla.wire.batch import BatchHeader
+from ottla.wire.records import decode_batch
 
 
 @contextmanager
 def removes_the_last_record() -> Iterator[None]:
     """Of each key the last record goes, too."""
-    right = BatchFilter._stay
+    right = Cleaning._put
 
-    def removes(self: BatchFilter, rows: list[KeyRow], horizon_ms: int | None) -> list[bool]:
-        latest = self._offsets.latest_offset
-        older = [(offset - 1 if offset <= latest else offset, key, has_value) for offset, key, has_value in rows]
-        return right(self, older, horizon_ms)
+    def removes(self: Cleaning, offsets: OffsetMap, batch: bytes, header: BatchHeader) -> Generator[int, None, bool]:
+        has_room = yield from right(self, offsets, batch, header)
+        for record in decode_batch(batch) if has_room else ():
+            if record.key is not None and record.offset >= self._job.first_dirty_offset:
+                offsets.put(record.key, record.offset + 1)
+        return has_room
 
-    with patch.object(BatchFilter, "_stay", removes):
+    with patch.object(Cleaning, "_put", removes):
         yield
 
 

@@ -52,7 +52,7 @@ cdef class RecordCursor:
     cdef const unsigned char[::1] data
     cdef const unsigned char *raw
     cdef bytes owner
-    cdef Py_ssize_t at, end, limit, key_at, value_at, headers_at
+    cdef Py_ssize_t start, at, end, limit, key_at, value_at, headers_at
     cdef Py_ssize_t key_size, value_size, header_count
     cdef readonly int count
     cdef readonly Py_ssize_t body_bytes
@@ -63,8 +63,12 @@ cdef class RecordCursor:
     cdef str where(self)
     @cython.locals(size=Py_ssize_t, delta=cython.longlong)
     cdef int advance(self) except -1
-    @cython.locals(start=Py_ssize_t)
     cpdef int check(self) except -1
+    @cython.locals(end=int)
+    cpdef bint check_some(self, int at_most) except -1
+    cdef int up_to(self, int at_most) noexcept
+    cdef bint rewound(self) except -1
+    cpdef int rewind(self) except -1
     cdef int finish(self) except -1
     @cython.locals(base=cython.longlong)
     cdef inline int set_timestamp(self, long long delta) except -1
@@ -84,8 +88,6 @@ cdef class RecordCursor:
 
 @cython.locals(records=list, fields=tuple, _=Py_ssize_t)
 cpdef list read_records(RecordCursor cursor, object record_class, long long start_offset)
-@cython.locals(rows=list, _=Py_ssize_t)
-cpdef list read_keys(RecordCursor cursor, long long start_offset)
 @cython.locals(records=list, wanted=Py_ssize_t, time=cython.longlong, timestamp_ms=object, offset=object, key=object, value=object, headers=object)
 cpdef list read_consumer_records(RecordCursor cursor, object record_class, object topic, object partition, object timestamp_type, object leader_epoch, long long start_offset, Py_ssize_t limit)
 

@@ -60,7 +60,7 @@ class RecordCursor:
             self.raw = self.owner
         else:
             self.raw = address_of(self.data)  # type: ignore[name-defined]  # noqa: F821  in the .pxd
-        self.at = pos
+        self.start = self.at = pos
         self.end = end
         self.limit = end
         self.count = count
@@ -117,11 +117,32 @@ class RecordCursor:
 
     def check(self) -> int:
         """Parse every record, and build none: whoever takes them bit by bit gets none of a batch that is damaged."""
-        start = self.at
-        while self.taken < self.count:
+        while not self.check_some(self.count):
+            pass
+        return 0
+
+    def check_some(self, at_most: int) -> bool:
+        """The same, `at_most` records at a time: True when all are parsed, and the cursor is before the first again."""
+        end = self.up_to(at_most)
+        while self.taken < end:
             self.advance()
+        return self.rewound()
+
+    def up_to(self, at_most: int) -> int:
+        """Which record comes behind the next `at_most`."""
+        return self.count if self.count - self.taken < at_most else self.taken + at_most
+
+    def rewound(self) -> bool:
+        """Behind the last record go back to the first one, if they fill the body; whether it was there."""
+        if self.taken < self.count:
+            return False
         self.finish()
-        self.at = start
+        self.rewind()
+        return True
+
+    def rewind(self) -> int:
+        """Go back to the first record."""
+        self.at = self.start
         self.taken = 0
         return 0
 
@@ -252,17 +273,6 @@ def read_records(cursor: RecordCursor, record_class: Any, start_offset: int) -> 
     return records
 
 
-def read_keys(cursor: RecordCursor, start_offset: int) -> list[tuple[int, bytes | None, bool]]:
-    """Offset and key of every record at `start_offset` or later, and whether it has a value, which is not built."""
-    rows = []
-    for _ in range(cursor.count):
-        cursor.advance()
-        if cursor.offset >= start_offset:
-            rows.append((cursor.offset, cursor.key(), cursor.value_size >= 0))
-    cursor.finish()
-    return rows
-
-
 def read_consumer_records(
     cursor: RecordCursor,
     record_class: Any,
@@ -322,8 +332,7 @@ def find_faults(
     without_key = 0
     out_of_time = 0
     cursor.last_offset_delta = _MAX_INT32  # so that a delta that is too large is found here
-    end = cursor.count - cursor.taken
-    end = cursor.count if end < at_most else cursor.taken + at_most
+    end = cursor.up_to(at_most)
     while cursor.taken < end:
         index = cursor.taken
         cursor.advance()
@@ -350,8 +359,7 @@ def find_faults(
 def find_time(cursor: RecordCursor, at_most: int, timestamp_ms: int, start_offset: int) -> bool:
     """Look at the next `at_most` records, and build none: up to the first one of at least that time, and at
     `start_offset` or later. Whether there is one; the cursor's `timestamp_ms` and `offset` are its own then."""
-    end = cursor.count - cursor.taken
-    end = cursor.count if end < at_most else cursor.taken + at_most
+    end = cursor.up_to(at_most)
     while cursor.taken < end:
         cursor.advance()
         if cursor.timestamp_ms >= timestamp_ms and cursor.offset >= start_offset:
@@ -364,8 +372,7 @@ def find_newest(
 ) -> tuple[int, int]:
     """Look at the next `at_most` records, and build none. Time and offset of the first one with the newest time, of
     those at `start_offset` or later; `newest_ms` and `newest_offset` if none is newer than that."""
-    end = cursor.count - cursor.taken
-    end = cursor.count if end < at_most else cursor.taken + at_most
+    end = cursor.up_to(at_most)
     while cursor.taken < end:
         cursor.advance()
         if cursor.timestamp_ms > newest_ms and cursor.offset >= start_offset:

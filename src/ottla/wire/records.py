@@ -27,7 +27,7 @@ from ottla.wire.batch import (
     parse_header,
 )
 from ottla.wire.compression import compress, decompress
-from ottla.wire.record_codec import RecordCursor, read_consumer_records, read_keys, read_records
+from ottla.wire.record_codec import RecordCursor, read_consumer_records, read_records
 from ottla.wire.record_writer import RecordWriter
 
 __all__ = [
@@ -35,11 +35,9 @@ __all__ = [
     "ConsumerBatch",
     "CorruptBatchError",
     "Header",
-    "KeyRow",
     "Record",
     "decode_batch",
     "decode_consumer_records",
-    "decode_keys",
     "encode_batch",
     "open_batch",
 ]
@@ -48,10 +46,6 @@ Header = tuple[str, bytes | None]
 _Row = TypeVar("_Row")
 #: The limit of a batch that is built from given records: the largest number that its length field holds.
 _NO_LIMIT_BYTES: Final = 2**31 - 1
-
-
-#: Offset and key of a record, and whether it has a value.
-KeyRow = tuple[int, bytes | None, bool]
 
 
 class Record(NamedTuple):
@@ -106,14 +100,6 @@ def decode_batch(buf: Buffer, pos: int = 0, *, start_offset: int = 0, check_crc:
     """The records of the batch at `pos` from `start_offset` on. Raises CorruptBatchError as `open_batch`."""
     cursor = open_batch(buf, pos, parse_header(buf, pos), check_crc=check_crc)
     return read_records(cursor, Record, start_offset)
-
-
-def decode_keys(batch: bytes, *, start_offset: int = 0) -> list[KeyRow]:
-    """The keys of the records from `start_offset` on, without their values. The checksum is not looked at.
-
-    Raises CorruptBatchError as `open_batch`.
-    """
-    return read_keys(open_batch(batch, 0, parse_header(batch), check_crc=False), start_offset)
 
 
 class ConsumerBatch(Generic[_Row]):

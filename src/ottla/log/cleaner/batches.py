@@ -3,13 +3,17 @@
 A changed batch keeps its base offset, its last offset, its sequences and its producer. Its base timestamp is that of
 its first record, or the delete horizon (KIP-534): the time from which its tombstones, or its marker, may go. The
 horizon is set by the pass that finds them first, and stays.
+
+A batch may hold millions of records, so what goes through them is a generator: it yields after every few thousand.
 """
 
-from collections.abc import Iterable, Mapping
-from itertools import compress
+from collections.abc import Generator, Mapping
 from typing import Final, NamedTuple
 
+from ottla.base.limits import RECORDS_AT_ONCE
+from ottla.log.cleaner.kept_records import KeptRecords, Marks
 from ottla.log.cleaner.offset_map import OffsetMap
+from ottla.log.cleaner.steps import WORKED
 from ottla.log.cleaner.transactions import CleanedTransactions
 from ottla.wire import compression
 from ottla.wire.batch import (
@@ -21,11 +25,11 @@ from ottla.wire.batch import (
     TimestampType,
     join_batch,
 )
-from ottla.wire.record_writer import pack_headers
-from ottla.wire.records import KeyRow, Record, decode_batch, decode_keys
+from ottla.wire.record_codec import RecordCursor
+from ottla.wire.records import open_batch
 
-#: What has no key, value or header of a record takes one byte: -1, as a zigzag varint.
-_NULL: Final = b"\x01"
+#: Bytes of records that are written anew in one step, if they are few and large.
+_BYTES_AT_ONCE: Final = 1_048_576
 #: No time is later.
 _LAST_MS: Final = 2**63 - 1
 
@@ -61,8 +65,11 @@ class BatchFilter:
         self._now_ms = now_ms
         self._delete_retention_ms = delete_retention_ms
 
-    def kept(self, batch: bytes, header: BatchHeader) -> bytes | None:
-        """What stays of the batch, whose checksum is right; None: nothing. CorruptBatchError when it cannot be read."""
+    def kept(self, batch: bytes, header: BatchHeader) -> Generator[int, None, bytes | None]:
+        """What stays of the batch, whose checksum is right; None: nothing. CorruptBatchError when it cannot be read.
+
+        It yields WORKED after every few thousand records.
+        """
         horizon_ms = header.delete_horizon_ms
         is_over = False
         if header.is_control:
@@ -73,20 +80,17 @@ class BatchFilter:
         stays_empty = self._is_last_of_producer(header) or header.last_offset + 1 == self._end_offset
         if records_go:
             return _emptied(header) if stays_empty else None
-        rows = decode_keys(batch)
-        stay = [True] * len(rows) if header.is_control else self._stay(rows, horizon_ms)
-        if True not in stay:
+        cursor = open_batch(batch, 0, header, check_crc=False)
+        marks = yield from self._marked(cursor, header, horizon_ms)
+        if marks.kept == 0:
             return _emptied(header) if stays_empty else None
-        has_tombstone = any(stays and not has_value for stays, (_, _, has_value) in zip(stay, rows, strict=True))
-        needs_horizon = horizon_ms is None and (is_over or has_tombstone)
-        if False not in stay and not needs_horizon:
-            return batch
-        records = list(compress(decode_batch(batch, check_crc=False), stay))
-        if needs_horizon:
+        if horizon_ms is None and (is_over or marks.has_tombstone):
             horizon_ms = min(self._now_ms + self._delete_retention_ms, _LAST_MS)
-            if not _can_be_base(horizon_ms, records):  # a tombstone of such a time stays for good
+            if not _can_be_base(horizon_ms, marks):  # a tombstone of such a time stays for good
                 horizon_ms = None
-        return batch if horizon_ms is None and False not in stay else _rewritten(header, records, horizon_ms)
+        if marks.kept == header.record_count and horizon_ms == header.delete_horizon_ms:
+            return batch
+        return (yield from _rewritten(header, cursor, marks, horizon_ms))
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
         """Whether only this batch says which sequence, or which epoch, its producer was at."""
@@ -97,14 +101,25 @@ class BatchFilter:
             return header.last_offset == last.data_offset
         return header.is_control and header.producer_epoch == last.producer_epoch
 
-    def _stay(self, rows: list[KeyRow], horizon_ms: int | None) -> list[bool]:
-        newest = self._offsets.are_newest(rows)
-        if horizon_ms is None or self._now_ms < horizon_ms:
-            return newest
-        latest = self._offsets.latest_offset  # tombstones behind it are not looked at yet
-        return [
-            stays and (has_value or offset > latest) for stays, (offset, _, has_value) in zip(newest, rows, strict=True)
-        ]
+    def _marked(self, cursor: RecordCursor, header: BatchHeader, horizon_ms: int | None) -> Generator[int, None, Marks]:
+        """Which records stay; the cursor is before the first one again. CorruptBatchError when they do not parse."""
+        offsets = None if header.is_control else self._offsets
+        drops_tombstones = horizon_ms is not None and horizon_ms <= self._now_ms
+        marks = Marks(cursor.count)
+        while not marks.take(cursor, offsets, RECORDS_AT_ONCE, drops_tombstones):
+            yield WORKED
+        return marks
+
+
+def parsed(batch: bytes, header: BatchHeader) -> Generator[int, None, RecordCursor]:
+    """A cursor before the first record, after a look at all of them. CorruptBatchError.
+
+    It yields WORKED after every few thousand records.
+    """
+    cursor = open_batch(batch, 0, header, check_crc=False)
+    while not cursor.check_some(RECORDS_AT_ONCE):
+        yield WORKED
+    return cursor
 
 
 def _emptied(header: BatchHeader) -> bytes:
@@ -119,57 +134,36 @@ def _emptied(header: BatchHeader) -> bytes:
     )
 
 
-def _rewritten(header: BatchHeader, records: list[Record], horizon_ms: int | None) -> bytes:
+def _rewritten(
+    header: BatchHeader, cursor: RecordCursor, marks: Marks, horizon_ms: int | None
+) -> Generator[int, None, bytes]:
     """The batch with these records, and perhaps a delete horizon."""
-    base_ms = records[0].timestamp_ms if horizon_ms is None else horizon_ms
-    if not _can_be_base(base_ms, records):
+    base_ms = marks.first_ms if horizon_ms is None else horizon_ms
+    if not _can_be_base(base_ms, marks):
         base_ms = header.base_timestamp_ms
-    body = b"".join(_encoded(each, each.offset - header.base_offset, each.timestamp_ms - base_ms) for each in records)
+    writer, records = KeptRecords(base_ms), bytearray()
+    while cursor.taken < cursor.count:
+        records += writer.take(cursor, marks, RECORDS_AT_ONCE, _BYTES_AT_ONCE)
+        if cursor.taken < cursor.count:
+            yield WORKED
+    body: bytes | bytearray = records
     if header.compression is not Compression.NONE:
-        body = bytes(compression.compress(header.compression, body))
-    max_ms = header.max_timestamp_ms
-    if header.timestamp_type is TimestampType.CREATE_TIME:
-        max_ms = max(each.timestamp_ms for each in records)
+        body = compression.compress(header.compression, body)
+        yield WORKED
     flag = 0 if horizon_ms is None else DELETE_HORIZON_FLAG
     return join_batch(
         header._replace(
             attributes=header.attributes & ~DELETE_HORIZON_FLAG | flag,
             base_timestamp_ms=base_ms,
-            max_timestamp_ms=max_ms,
-            record_count=len(records),
+            max_timestamp_ms=(
+                marks.latest_ms if header.timestamp_type is TimestampType.CREATE_TIME else header.max_timestamp_ms
+            ),
+            record_count=marks.kept,
         ),
         body,
     )
 
 
-def _encoded(record: Record, offset_delta: int, timestamp_delta_ms: int) -> bytes:
-    rest = b"".join(
-        (
-            b"\0",
-            _varint(timestamp_delta_ms),
-            _varint(offset_delta),
-            *_field(record.key),
-            *_field(record.value),
-            pack_headers(record.headers),
-        )
-    )
-    return _varint(len(rest)) + rest
-
-
-def _can_be_base(base_ms: int, records: Iterable[Record]) -> bool:
-    """Whether 64 bits hold the difference between this and the time of each record."""
-    return all(-(2**63) <= each.timestamp_ms - base_ms <= _LAST_MS for each in records)
-
-
-def _field(content: bytes | None) -> Iterable[bytes]:
-    return (_NULL,) if content is None else (_varint(len(content)), content)
-
-
-def _varint(value: int) -> bytes:
-    """A zigzag varint; `record_writer` writes them for batches that begin with their first record's time."""
-    rest, out = (value << 1) ^ (value >> 63), bytearray()
-    while rest >= 0x80:
-        out.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    out.append(rest)
-    return bytes(out)
+def _can_be_base(base_ms: int, marks: Marks) -> bool:
+    """Whether 64 bits hold the difference between this and the time of each record that stays."""
+    return marks.earliest_ms - base_ms >= -(2**63) and marks.latest_ms - base_ms <= _LAST_MS

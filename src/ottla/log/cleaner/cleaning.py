@@ -13,7 +13,8 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from ottla.base.errors import CorruptDataError, StorageError
-from ottla.log.cleaner.batches import BatchFilter, LastRecord
+from ottla.base.limits import RECORDS_AT_ONCE
+from ottla.log.cleaner.batches import BatchFilter, LastRecord, parsed
 from ottla.log.cleaner.choice import Source, grouped
 from ottla.log.cleaner.offset_map import OffsetMap
 from ottla.log.cleaner.steps import WORKED
@@ -24,7 +25,6 @@ from ottla.log.names import CLEANED, LOG, OFFSET_INDEX, TIME_INDEX, file_name
 from ottla.log.segment import Segment
 from ottla.log.storage import Storage, sync_whole
 from ottla.wire.batch import HEADER_BYTES, BatchHeader, check_integrity, parse_header
-from ottla.wire.records import decode_keys
 
 #: Batches that are written at once; the system takes no more than 1024 pieces.
 _PIECES: Final = 256
@@ -132,12 +132,19 @@ class Cleaning:
                     continue
                 if header.is_control:
                     transactions.is_over(batch, header)
-                elif not transactions.is_aborted(header):
-                    rows = decode_keys(batch, start_offset=start)
-                    if not offsets.put_all(rows):
-                        return
+                elif not transactions.is_aborted(header) and not (yield from self._put(offsets, batch, header)):
+                    return
                 offsets.latest_offset = header.last_offset
             offsets.latest_offset = end - 1
+
+    def _put(self, offsets: OffsetMap, batch: bytes, header: BatchHeader) -> Generator[int, None, bool]:
+        """Note the batch's keys; False when the map is full."""
+        cursor = yield from parsed(batch, header)
+        while offsets.put_some(cursor, RECORDS_AT_ONCE, self._job.first_dirty_offset):
+            if cursor.taken == cursor.count:
+                return True
+            yield WORKED
+        return False
 
     # ---- the second time
 
@@ -151,7 +158,7 @@ class Cleaning:
         writer = _Writer(segment)
         for source in group:
             for batch, header in self._batches(source):
-                kept = batches.kept(batch, header)
+                kept = yield from batches.kept(batch, header)
                 self.cleaned_bytes += len(batch)
                 if kept is not None:
                     writer.write(kept)
