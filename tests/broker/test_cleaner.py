@@ -17,6 +17,7 @@ from ottla.log.checkpoint import CLEANER_OFFSET_CHECKPOINT
 from ottla.log.names import CLEANED, SWAP
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey
+from ottla.wire.batch import seal
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import offset_commit as oc
 from ottla.wire.messages import offset_fetch as of
@@ -26,7 +27,7 @@ from ottla.wire.records import Record, encode_batch
 from tests.broker.crash_points import CrashPoints
 from tests.broker.records_io import produce
 from tests.broker.wire_client import WireClient
-from tests.log.cleaner.passes import put, records
+from tests.log.cleaner.passes import batches, put, records
 
 _T0 = TopicPartition("t", 0)
 #: So that a few records fill a segment, and every dirty byte is worth a pass.
@@ -302,6 +303,31 @@ async def test_a_damaged_batch_stops_the_cleaning_of_its_own_log_alone(caplog: p
         caplog.clear()
         await _cleaner(broker).clean()
         assert caplog.messages == []
+
+
+async def test_a_batch_that_cannot_be_read_is_named_once_a_pass_and_the_log_is_cleaned(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A topic that is not compacted takes it without a look at its records."""
+    async with AsyncBroker() as broker, WireClient(broker) as client:
+        await broker.node.topics.create("t", 1, _COMPACT)
+        log = _partition(broker).log
+        compacted, log.config = log.config, replace(log.config, cleanup_policy=frozenset({"delete"}))
+        bad = bytearray(encode_batch([Record(0, 1_700_000_000_000, b"key 0", b"bad")]))
+        bad[61] = 0xFF
+        seal(bad)
+        for _ in range(2):
+            await _write(client, *_rows(1))
+            (answer,) = await produce(client, bytes(bad))
+            assert answer.error_code == ErrorCode.NONE
+        log.config = compacted
+        await _write(client, *_rows(30))
+        with caplog.at_level(logging.WARNING):
+            await _cleaner(broker).clean()
+        assert caplog.messages == ["t-0: kept as found: 2 batches whose records cannot be read, the first at offset 1"]
+        assert log.compaction.fault is None
+        assert log.compaction.cleaned_offset == log._segments.active.base_offset
+        assert [header.base_offset for _, header in batches(log)][:2] == [1, 3]
 
 
 async def _commit(client: WireClient, topic_id: bytes, offset: int) -> None:

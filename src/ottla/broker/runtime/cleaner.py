@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from ottla.base.clock import Clock
 from ottla.base.errors import CorruptDataError, StorageError
+from ottla.base.words import counted
 from ottla.broker.config import BrokerConfig
 from ottla.broker.runtime.partitions import Partition, Partitions
 from ottla.broker.runtime.slices import Slices
@@ -125,6 +126,13 @@ class Cleaner:
             cleaning.kept_bytes,
             cleaning.cleaned_bytes,
         )
+        if cleaning.unreadable:
+            _log.warning(
+                "%s: kept as found: %s whose records cannot be read, the first at offset %d",
+                partition.tp,
+                counted(cleaning.unreadable, "batch", "batches"),
+                cleaning.first_unreadable,
+            )
         await self._partitions.write_checkpoint(self._slices)
         return True
 

@@ -5,12 +5,16 @@ its first record, or the delete horizon (KIP-534): the time from which its tombs
 horizon is set by the pass that finds them first, and stays.
 
 A batch may hold millions of records, so what goes through them is a generator: it yields after every few thousand.
+
+A topic that is not compacted takes batches without a look at their records. One whose records do not parse, or take
+more bytes than may be, stays as it is: nobody knows its keys. (A marker that is none is another thing: nobody knows
+which transaction it ends.)
 """
 
 from collections.abc import Generator, Mapping
 from typing import Final, NamedTuple
 
-from ottla.base.limits import RECORDS_AT_ONCE
+from ottla.base.limits import MAX_DECOMPRESSED_BATCH_BYTES, RECORDS_AT_ONCE
 from ottla.log.cleaner.kept_records import KeptRecords, Marks
 from ottla.log.cleaner.offset_map import OffsetMap
 from ottla.log.cleaner.steps import WORKED
@@ -22,6 +26,7 @@ from ottla.wire.batch import (
     NO_TIMESTAMP,
     BatchHeader,
     Compression,
+    CorruptBatchError,
     TimestampType,
     join_batch,
 )
@@ -57,6 +62,7 @@ class BatchFilter:
         end_offset: int,
         now_ms: int,
         delete_retention_ms: int,
+        most_bytes: int = MAX_DECOMPRESSED_BATCH_BYTES,
     ) -> None:
         self._offsets = offsets
         self._transactions = transactions
@@ -64,9 +70,12 @@ class BatchFilter:
         self._end_offset = end_offset
         self._now_ms = now_ms
         self._delete_retention_ms = delete_retention_ms
+        self._most_bytes = most_bytes
+        #: How many batches had records that cannot be read, and the offset of the first one.
+        self.unreadable, self.first_unreadable = 0, -1
 
     def kept(self, batch: bytes, header: BatchHeader) -> Generator[int, None, bytes | None]:
-        """What stays of the batch, whose checksum is right; None: nothing. CorruptBatchError when it cannot be read.
+        """What stays of the batch, whose checksum is right; None: nothing. CorruptBatchError for a marker that is none.
 
         It yields WORKED after every few thousand records.
         """
@@ -80,8 +89,13 @@ class BatchFilter:
         stays_empty = self._is_last_of_producer(header) or header.last_offset + 1 == self._end_offset
         if records_go:
             return _emptied(header) if stays_empty else None
-        cursor = open_batch(batch, 0, header, check_crc=False)
-        marks = yield from self._marked(cursor, header, horizon_ms)
+        try:
+            cursor = open_batch(batch, 0, header, check_crc=False, max_bytes=self._most_bytes)
+            marks = yield from self._marked(cursor, header, horizon_ms)
+        except CorruptBatchError:
+            self.first_unreadable = self.first_unreadable if self.unreadable else header.base_offset
+            self.unreadable += 1
+            return batch
         if marks.kept == 0:
             return _emptied(header) if stays_empty else None
         if horizon_ms is None and (is_over or marks.has_tombstone):
@@ -111,12 +125,12 @@ class BatchFilter:
         return marks
 
 
-def parsed(batch: bytes, header: BatchHeader) -> Generator[int, None, RecordCursor]:
+def parsed(batch: bytes, header: BatchHeader, most_bytes: int) -> Generator[int, None, RecordCursor]:
     """A cursor before the first record, after a look at all of them. CorruptBatchError.
 
     It yields WORKED after every few thousand records.
     """
-    cursor = open_batch(batch, 0, header, check_crc=False)
+    cursor = open_batch(batch, 0, header, check_crc=False, max_bytes=most_bytes)
     while not cursor.check_some(RECORDS_AT_ONCE):
         yield WORKED
     return cursor

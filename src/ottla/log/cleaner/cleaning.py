@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from ottla.base.errors import CorruptDataError, StorageError
-from ottla.base.limits import RECORDS_AT_ONCE
+from ottla.base.limits import MAX_DECOMPRESSED_BATCH_BYTES, RECORDS_AT_ONCE
 from ottla.log.cleaner.batches import BatchFilter, LastRecord, parsed
 from ottla.log.cleaner.choice import Source, grouped
 from ottla.log.cleaner.offset_map import OffsetMap
@@ -24,7 +24,7 @@ from ottla.log.config import LogConfig
 from ottla.log.names import CLEANED, LOG, OFFSET_INDEX, TIME_INDEX, file_name
 from ottla.log.segment import Segment
 from ottla.log.storage import Storage, sync_whole
-from ottla.wire.batch import HEADER_BYTES, BatchHeader, check_integrity, parse_header
+from ottla.wire.batch import HEADER_BYTES, BatchHeader, CorruptBatchError, check_integrity, parse_header
 
 #: Batches that are written at once; the system takes no more than 1024 pieces.
 _PIECES: Final = 256
@@ -40,6 +40,8 @@ class Memory(NamedTuple):
     load_factor: float
     #: What is read, and written, at once (half of `log.cleaner.io.buffer.size`). A larger batch is read whole.
     io_bytes: int
+    #: What the records of one batch may take. A batch that holds more stays as it is.
+    batch_bytes: int = MAX_DECOMPRESSED_BATCH_BYTES
 
 
 class Job(NamedTuple):
@@ -75,6 +77,8 @@ class Cleaning:
         self.cleaned_offset: int | None = None
         #: The bytes of all segments that were looked at, and what of them stays.
         self.cleaned_bytes = self.kept_bytes = 0
+        #: How many batches have stayed because their records cannot be read, and the offset of the first one.
+        self.unreadable, self.first_unreadable = 0, -1
 
     def steps(self) -> Iterator[int | Swap]:
         """How many bytes the step has read or written; or what the owner must do now.
@@ -100,6 +104,7 @@ class Cleaning:
             end_offset=job.end_offset,
             now_ms=job.now_ms,
             delete_retention_ms=job.config.delete_retention_ms,
+            most_bytes=memory.batch_bytes,
         )
         sources = []
         for source in job.sources:
@@ -109,6 +114,7 @@ class Cleaning:
         for group in grouped(sources, job.config, self._ends[sources[-1].base_offset]):
             if not (yield from self._clean(group, batches, transactions)):
                 return
+        self.unreadable, self.first_unreadable = batches.unreadable, batches.first_unreadable
         self.cleaned_offset = cleaned_offset
 
     def give_up(self) -> None:
@@ -138,8 +144,14 @@ class Cleaning:
             offsets.latest_offset = end - 1
 
     def _put(self, offsets: OffsetMap, batch: bytes, header: BatchHeader) -> Generator[int, None, bool]:
-        """Note the batch's keys; False when the map is full."""
-        cursor = yield from parsed(batch, header)
+        """Note the batch's keys; False when the map is full. Those of one that cannot be read are not noted.
+
+        Not even those before the fault: nobody reads them there, so an older record of such a key is its last one.
+        """
+        try:
+            cursor = yield from parsed(batch, header, self._memory.batch_bytes)
+        except CorruptBatchError:
+            return True
         while offsets.put_some(cursor, RECORDS_AT_ONCE, self._job.first_dirty_offset):
             if cursor.taken == cursor.count:
                 return True
