@@ -4,7 +4,7 @@ import tracemalloc
 
 import pytest
 
-from ottla.base.zeros import zeros
+from ottla.base.zeros import taken, zeros
 
 
 @pytest.mark.parametrize("size_bytes", [0, 1, 8_388_608, 8_388_609])
@@ -24,3 +24,11 @@ def test_much_is_not_written_before_it_is_used() -> None:
     finally:
         tracemalloc.stop()
     assert len(found) == 2**34
+
+
+def test_it_is_taken_in_steps_and_stays_0() -> None:
+    memory = zeros(2**24 + 1)
+    steps = sum(1 for _ in taken(memory))
+    assert steps == 65
+    assert memoryview(memory) == bytes(2**24 + 1)
+    assert not list(taken(zeros(1_000))), "Python has written it"

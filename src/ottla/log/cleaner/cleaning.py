@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.base.limits import MAX_DECOMPRESSED_BATCH_BYTES, RECORDS_AT_ONCE
+from ottla.base.zeros import taken
 from ottla.log.cleaner.batches import BatchFilter, LastRecord, parsed
 from ottla.log.cleaner.choice import Source, grouped
 from ottla.log.cleaner.offset_map import OffsetMap
@@ -94,6 +95,8 @@ class Cleaning:
             return
         memory = self._memory
         offsets = OffsetMap(memory.map_bytes, memory.load_factor, job.end_offset - job.first_dirty_offset)
+        for _ in taken(offsets.memory):
+            yield WORKED
         yield from self._fill(offsets)
         cleaned_offset = offsets.latest_offset + 1
         transactions = CleanedTransactions((yield from in_order(job.aborted)))

@@ -4,6 +4,7 @@
 One of the compiled modules, as `offset_map`: no object is made for a record, but for its headers if it has some.
 """
 
+from ottla.base.zeros import zeros
 from ottla.log.cleaner.offset_map import OffsetMap
 from ottla.wire.record_codec import RecordCursor
 from ottla.wire.record_writer import RecordWriter, pack_headers, varint_size
@@ -22,7 +23,7 @@ class Marks:
     """Which of a batch's records stay, one byte each, and what is asked of those that do."""
 
     def __init__(self, count: int) -> None:
-        self.stay = bytearray(count)
+        self.stay = zeros(count)
         self.kept = 0
         #: One of them has no value.
         self.has_tombstone = False

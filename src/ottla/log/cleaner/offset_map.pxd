@@ -53,6 +53,7 @@ cdef object _HALVES
 
 @cython.final
 cdef class OffsetMap:
+    cdef readonly object memory
     cdef unsigned long long[::1] _table
     cdef unsigned long long _slots, _high, _low
     cdef readonly Py_ssize_t max_keys, keys

@@ -37,7 +37,8 @@ class OffsetMap:
         slots = max(slots, 1)
         self._slots = slots
         #: For each place: the halves of the hash, and the offset + 1; 0 is a place that is free.
-        self._table = memoryview(zeros(slots * BYTES_PER_KEY)).cast("Q")
+        self.memory = zeros(slots * BYTES_PER_KEY)
+        self._table = memoryview(self.memory).cast("Q")
         #: Of the key that is looked at.
         self._high = self._low = 0
         #: At least one key, or no pass would ever end; and never more than there are places.
