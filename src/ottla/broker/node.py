@@ -232,7 +232,8 @@ def _write_markers(markers: Markers, runner: ShardRunner[TransactionShard], effe
                 )
             )
 
-    then(markers.write(sorted(effect.partitions), marker, is_wanted), written)
+    decided_for = effect.transactional_id
+    then(markers.write(sorted(effect.partitions), marker, is_wanted, decided_for=decided_for), written)
 
 
 def _coordinator_epoch(partitions: Partitions, tp: TopicPartition) -> int:

@@ -3,6 +3,10 @@
 Who repairs by hand looks first which transactions no coordinator has. One that he may not describe looks like that.
 So a transaction that a coordinator of this broker has open is ended only for who may act as a broker (CLUSTER_ACTION)
 and may describe it. Everybody else is told INVALID_TXN_STATE.
+
+The coordinators are all of this node, and do not ask here. So a marker from outside must not raise what a partition has
+seen of a producer above what its coordinator has: the coordinator's own marker would be refused then. It is told
+INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED. A producer that no coordinator has is ended with any epochs.
 """
 
 import asyncio
@@ -99,7 +103,8 @@ class _Markers:
                 marker.coordinator_epoch,
                 marker.transaction_version,
             )
-            kept = _kept(node, self._context, marker.producer_id, named, as_broker=self._as_broker)
+            kept = _too_high(node, end, named)
+            kept |= _kept(node, self._context, marker.producer_id, named, as_broker=self._as_broker)
             self._kept.append(kept)
             self.writing.append(node.markers.write([tp for tp in named if tp not in kept], end))
             yield
@@ -123,6 +128,31 @@ class _Markers:
         """The answer, at once."""
         deque(self.tell(written), 0)
         return WriteTxnMarkersResponse(tuple(self.told))
+
+
+def _too_high(node: _Node, marker: Marker, named: Iterable[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
+    """Partitions where this would fence the producer's own coordinator; what hangs there may have such epochs."""
+    for runner in node.transactions.active():
+        store = runner.shard.store
+        txn = store.of_producer(marker.producer_id)
+        if txn is not None:
+            if marker.producer_epoch <= txn.producer_epoch and marker.coordinator_epoch <= store.coordinator_epoch:
+                return {}
+            have = txn.producer_epoch, store.coordinator_epoch
+            errors = {tp: _above(node, marker, have, tp) for tp in named if node.partitions.find(*tp) is not None}
+            return {tp: error for tp, error in errors.items() if error is not ErrorCode.NONE}
+    return {}
+
+
+def _above(node: _Node, marker: Marker, have: tuple[int, int], tp: TopicPartition) -> ErrorCode:
+    """`have` is the coordinator's producer epoch for it, and its own epoch."""
+    known = node.markers.known(tp, marker.producer_id)
+    seen = (-1, -1) if known is None else (known.producer_epoch, known.coordinator_epoch)
+    if marker.producer_epoch > max(have[0], seen[0]):
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if marker.coordinator_epoch > max(have[1], seen[1]):
+        return ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    return ErrorCode.NONE
 
 
 def _kept(

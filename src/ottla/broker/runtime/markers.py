@@ -1,12 +1,21 @@
-"""Writes transaction markers to the leaders of partitions, through the port that finds a partition by its name."""
+"""Writes transaction markers to the leaders of partitions, through the port that finds a partition by its name.
+
+A partition refuses a marker whose producer epoch or coordinator epoch is below what it has seen. To Apache Kafka's
+coordinator this says that another one has taken over, and it gives up. Here nobody else can have: every coordinator is
+of this one node. So a marker that a coordinator has decided is written all the same, and the operator is told why it
+could not be as it was. Such epochs come from markers that were written by hand, with a coordinator that a loss of power
+has taken back, or with a directory from Apache Kafka.
+"""
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.base.limits import MAX_INLINE_MARKERS
+from ottla.base.require import require
 from ottla.base.types import TopicPartition
 from ottla.broker.metadata.names import NOT_IN_TRANSACTIONS
 from ottla.broker.runtime.answers import ready
@@ -14,6 +23,8 @@ from ottla.broker.runtime.coordinators import Coordinators
 from ottla.broker.runtime.partitions import Partitions
 from ottla.broker.runtime.slices import Slices
 from ottla.coordinator.group.shard import GroupShard
+from ottla.coordinator.txn.metadata import MAX_PRODUCER_EPOCH
+from ottla.log.results import ActiveProducer
 from ottla.wire.errors import ErrorCode
 
 
@@ -28,6 +39,11 @@ class Marker(NamedTuple):
     transaction_version: int
 
 
+_log = logging.getLogger(__name__)
+#: What a partition says of a marker whose epochs are too low.
+_FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
+
+
 class Markers:
     """Writes markers. A marker in a partition of `__consumer_offsets` is also told to that partition's group shard."""
 
@@ -37,14 +53,20 @@ class Markers:
         self._slices = slices
 
     def write(
-        self, partitions: Sequence[TopicPartition], marker: Marker, is_wanted: Callable[[], bool] = lambda: True
+        self,
+        partitions: Sequence[TopicPartition],
+        marker: Marker,
+        is_wanted: Callable[[], bool] = lambda: True,
+        *,
+        decided_for: str | None = None,
     ) -> "asyncio.Future[dict[TopicPartition, ErrorCode]]":
         """End the producer's transaction in each partition; the outcome for each.
 
         It is done at once, or in slices where there are many partitions. It ends early when it is not wanted any more.
+        `decided_for` is the transactional id whose coordinator has decided so: then no epoch is too low.
         """
         results: dict[TopicPartition, ErrorCode] = {}
-        steps = takewhile(lambda _: is_wanted(), self._steps(partitions, marker, results))
+        steps = takewhile(lambda _: is_wanted(), self._steps(partitions, marker, results, decided_for))
         if len(partitions) > MAX_INLINE_MARKERS:
             return self._slices.start(self._write_slowly(steps, results), "writing the markers of a transaction")
         deque(steps, 0)
@@ -56,25 +78,92 @@ class Markers:
         await self._slices.run(steps)
         return results
 
+    def known(self, tp: TopicPartition, producer_id: int) -> ActiveProducer | None:
+        """What a partition that this node leads knows of a producer. It looks at all that the partition knows."""
+        partition = self._partitions.find(*tp)
+        if partition is None:
+            return None
+        return next((each for each in partition.log.active_producers() if each.producer_id == producer_id), None)
+
     def _steps(
-        self, partitions: Sequence[TopicPartition], marker: Marker, results: dict[TopicPartition, ErrorCode]
+        self,
+        partitions: Sequence[TopicPartition],
+        marker: Marker,
+        results: dict[TopicPartition, ErrorCode],
+        decided_for: str | None,
     ) -> Iterator[None]:
         for tp in partitions:
             if tp.topic in NOT_IN_TRANSACTIONS:  # a coordinator of before may have let it in: nothing of it is there
                 results[tp] = ErrorCode.NONE
                 yield
                 continue
-            appended = self._partitions.append_marker(
-                tp,
-                producer_id=marker.producer_id,
-                producer_epoch=marker.producer_epoch,
-                commit=marker.commit,
-                coordinator_epoch=marker.coordinator_epoch,
-                transaction_version=marker.transaction_version,
-            )
-            results[tp] = appended.error
-            if appended.error is ErrorCode.NONE and tp.topic == self._groups.topic:
-                runner = self._groups.runner(tp.partition)
-                if runner is not None:
-                    runner.marker_written(marker.producer_id, commit=marker.commit)
+            error = self._append(tp, marker)
+            if decided_for is not None and error in _FENCED:
+                error = self._overrule(tp, marker, error, decided_for)
+            results[tp] = error
             yield
+
+    def _append(self, tp: TopicPartition, marker: Marker) -> ErrorCode:
+        appended = self._partitions.append_marker(
+            tp,
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            commit=marker.commit,
+            coordinator_epoch=marker.coordinator_epoch,
+            transaction_version=marker.transaction_version,
+        )
+        if appended.error is ErrorCode.NONE and tp.topic == self._groups.topic:
+            runner = self._groups.runner(tp.partition)
+            if runner is not None:
+                runner.marker_written(marker.producer_id, commit=marker.commit)
+        return appended.error
+
+    def _overrule(self, tp: TopicPartition, marker: Marker, refused: ErrorCode, transactional_id: str) -> ErrorCode:
+        """End what the coordinator has decided where the partition has seen higher epochs; the outcome."""
+        known = self.known(tp, marker.producer_id)
+        require(known is not None, f"{tp} refuses the marker of producer {marker.producer_id}, and knows it not")
+        assert known is not None
+        # In version 0 the epoch that the partition has seen last will do.
+        forced = marker._replace(
+            producer_epoch=max(marker.producer_epoch, known.producer_epoch),
+            coordinator_epoch=max(marker.coordinator_epoch, known.coordinator_epoch),
+            transaction_version=0,
+        )
+        if known.transaction_start_offset < 0:
+            outcome, error = "has no transaction of it open, so its marker is not needed any more", ErrorCode.NONE
+        elif _is_later(known, marker):
+            # Its producer, if it lives, must not go on with the rest of it.
+            above = min(known.producer_epoch + 1, MAX_PRODUCER_EPOCH)
+            error = self._append(tp, forced._replace(commit=False, producer_epoch=above))
+            outcome = "has a later one open, which no coordinator has, and which is aborted"
+        else:
+            error = self._append(tp, forced)
+            outcome = "gets its marker with the partition's epochs"
+        _log.error(
+            "transaction of %r: the partition %s refused the %s marker of producer %d (epoch %d, coordinator epoch %d) "
+            "with %s, for it has seen epoch %d and coordinator epoch %d; only a marker written by hand, a loss of data "
+            "or a directory of another broker explains that. The coordinator's decision stands: %s %s (%s)",
+            transactional_id,
+            tp,
+            "commit" if marker.commit else "abort",
+            marker.producer_id,
+            marker.producer_epoch,
+            marker.coordinator_epoch,
+            refused.name,
+            known.producer_epoch,
+            known.coordinator_epoch,
+            tp,
+            outcome,
+            error.name,
+        )
+        return error
+
+
+def _is_later(known: ActiveProducer, marker: Marker) -> bool:
+    """Whether what the producer has open in a partition began after the transaction that `marker` ends.
+
+    In KIP-890's protocol the marker has the epoch of the transaction after; but the last epoch cannot be raised.
+    """
+    if marker.transaction_version >= 2 and marker.producer_epoch < MAX_PRODUCER_EPOCH:
+        return known.producer_epoch >= marker.producer_epoch
+    return known.producer_epoch > marker.producer_epoch

@@ -33,7 +33,9 @@ _MARKER_DONE = frozenset(
         ErrorCode.UNSUPPORTED_VERSION,
     }
 )
-#: Outcomes that say: another coordinator has taken over, and this one must stop.
+#: Outcomes that say: another coordinator has taken over, and this one must stop. As in Kafka, this one asks for nothing
+#: more then. Where every coordinator is of one node nobody can have taken over: our broker never tells these outcomes,
+#: and writes the marker all the same (`broker/runtime/markers.py`).
 _MARKER_FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 
 
