@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import os
@@ -11,12 +12,17 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ottla import Admin, OffsetAndMetadata, Producer, TopicPartition
+from ottla import Admin, AsyncAdmin, AsyncProducer, OffsetAndMetadata, Producer, TopicPartition
+from ottla.broker.runtime.shard import ShardRunner
 from ottla.cli.transactions.changes import Changes
 from ottla.cli.transactions.repair import sentence
 from ottla.client.admin.open_transactions import OpenTransaction, PartitionHold
-from ottla.testing import Broker
-from tests.cli.conftest import Ottla
+from ottla.client.errors import NotHangingError
+from ottla.coordinator.txn.states import TransactionVersion
+from ottla.coordinator.txn.store import MARKERS_TIMER
+from ottla.testing import AsyncBroker, Broker
+from ottla.wire.messages.end_txn import EndTxnRequest
+from tests.cli.conftest import Ottla, Said
 from tests.cli.processes import line_of, ottla_process
 from tests.client.hanging import UNVERIFIED, Hanging, leave_hanging
 from tests.client.journeys import make_topic, read_all
@@ -136,7 +142,55 @@ def test_t14_nobody_is_sent_to_abort_what_is_decided() -> None:
     tp = TopicPartition("orders", 0)
     holder = OpenTransaction(tp, 4, 7, 0, -1, 1, "billing", "PrepareCommit", timeout_ms=60_000, since_ms=1)
     said = sentence(PartitionHold(tp, 4, 6, (holder,), holder, ()))
-    assert said == "orders-0: 2 offsets behind billing, PrepareCommit: its coordinator is writing the markers."
+    assert said == (
+        "orders-0: 2 offsets behind billing, PrepareCommit: it is decided that it is committed, and its coordinator is "
+        "writing the markers. If it stays so, the log of the broker that coordinates it says why; Apache Kafka's may "
+        "try again only after a restart."
+    )
+
+
+async def _said(broker: AsyncBroker, *arguments: str) -> Said:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "ottla", "transactions", *arguments),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "OTTLA_BOOTSTRAP": broker.bootstrap_servers},
+    )
+    out, err = await process.communicate()
+    return Said(process.returncode or 0, out.decode(), err.decode())
+
+
+async def test_t14_what_is_decided_and_stays_so_does_not_hang_and_is_told() -> None:
+    """A coordinator that has decided, and writes no marker."""
+    async with AsyncBroker() as broker:
+        node = broker.node
+        await node.transactions.ready()
+        await node.topics.create("orders", 1, {})
+        async with AsyncProducer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "w"}) as producer:
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            await (await producer.send("orders", b"v"))
+            runner = node.transactions.find("w")
+            assert isinstance(runner, ShardRunner)
+            txn = runner.shard.get("w")
+            assert txn is not None
+            by, now_ms = ("--producer-id", str(txn.producer_id)), node.clock.now_ms()
+            request = EndTxnRequest("w", txn.producer_id, txn.producer_epoch, True)
+            decision = runner.shard.end_txn(0, request, TransactionVersion.V2, now_ms)
+            for record in decision.records:
+                runner.shard.apply(record, now_ms)
+            decided = "it is decided that it is committed, and its coordinator is writing the markers. If it stays so,"
+            found = await _said(broker, "find-hanging")
+            assert (found.code, found.out) == (0, "No transaction hangs.\n")
+            assert f"w, PrepareCommit: {decided}" in found.err
+            assert f"1 offset behind w, PrepareCommit: {decided}" in (await _said(broker, "who-holds", "orders")).err
+            for arguments in (("abort", "w"), ("abort", *by, "--producer-epoch", "0")):
+                refused = await _said(broker, *arguments, "--yes")
+                assert (refused.code, decided in refused.err) == (1, True)
+            async with AsyncAdmin({"bootstrap.servers": broker.bootstrap_servers}) as admin:
+                with pytest.raises(NotHangingError, match="PrepareCommit, and is writing its markers: if it stays so"):
+                    await admin.end_hanging_transaction(TopicPartition("orders", 0), txn.producer_id, 0)
+            runner.tell(lambda now_ms: runner.shard.timer((MARKERS_TIMER, "w"), now_ms))
 
 
 def test_t14_nothing_is_held_back(ottla: Ottla, tp: TopicPartition) -> None:

@@ -22,7 +22,15 @@ from ottla.cli.common import (
     say,
 )
 from ottla.cli.transactions.look import DESCRIBED, described_row, found_by_id, require_id
-from ottla.cli.transactions.repair import NEVER_MS, NO_TIMEOUT, row_of, state_of, what_to_do
+from ottla.cli.transactions.repair import (
+    NEVER_MS,
+    NO_TIMEOUT,
+    how_decided,
+    is_decided,
+    row_of,
+    state_of,
+    what_to_do,
+)
 
 if TYPE_CHECKING:
     from ottla import Admin, TopicPartition
@@ -191,6 +199,8 @@ def _checked(how: _How) -> _How:
 def _abort_by_id(admin: Admin, transactional_id: str, how: _How) -> None:
     # Ask first: fencing would create an id that does not exist, and stop a producer that has nothing open.
     found = found_by_id(admin, [transactional_id])[transactional_id]
+    if is_decided(found.state):
+        raise CommandError(f"{transactional_id} is {found.state}: {how_decided(found.state)}; nothing was changed")
     if found.state != "Ongoing":
         raise CommandError(f"{transactional_id} has no open transaction, it is {found.state}; nothing was aborted")
     if not how.as_json:
@@ -272,11 +282,7 @@ def _targets(admin: Admin, which: _Which) -> list[OpenTransaction]:
         raise CommandError(f"{missing}; `ottla transactions find-hanging` shows what hangs")
     hanging = [each for each in found if each.is_hanging]
     if not hanging:
-        first = found[0]
-        raise CommandError(
-            f"the transaction of producer {first.producer_id} in {first.partition} is not hanging: it is "
-            f"{first.transactional_id}, {state_of(first)}, and its coordinator ends it; {what_to_do(first)} aborts it"
-        )
+        raise CommandError(_not_hanging(found[0]))
     if by_producer:
         epochs = sorted({each.producer_epoch for each in hanging})
         hanging = [each for each in hanging if each.producer_epoch == which.producer_epoch]
@@ -286,6 +292,16 @@ def _targets(admin: Admin, which: _Which) -> list[OpenTransaction]:
                 f"not {which.producer_epoch}"
             )
     return hanging
+
+
+def _not_hanging(each: OpenTransaction) -> str:
+    told = (
+        f"the transaction of producer {each.producer_id} in {each.partition} is not hanging: it is "
+        f"{each.transactional_id}, {state_of(each)}"
+    )
+    if is_decided(each.state):
+        return f"{told}: {how_decided(each.state)}"
+    return f"{told}, and its coordinator ends it; {what_to_do(each)} aborts it"
 
 
 def _one_partition(admin: Admin, name: str) -> list[TopicPartition]:

@@ -38,6 +38,7 @@ _HOLDS = (
     "since",
     "groups",
 )
+_DECIDED: Final = {"PrepareCommit": "committed", "PrepareAbort": "aborted"}
 #: `transaction.timeout.ms` of a transaction in two-phase commit (KIP-939).
 NEVER_MS: Final = 2**31 - 1
 NO_TIMEOUT: Final = (
@@ -76,6 +77,19 @@ def what_to_do(each: OpenTransaction) -> str:
     return f"`ottla transactions abort {each.transactional_id}`"
 
 
+def is_decided(state: str | None) -> bool:
+    """Whether a transaction in this state only waits for its markers: no command changes what becomes of it."""
+    return state in _DECIDED
+
+
+def how_decided(state: str | None) -> str:
+    """What becomes of a transaction whose state `is_decided`, and what to do if it stays so."""
+    return (
+        f"it is decided that it is {_DECIDED[state or '']}, and its coordinator is writing the markers. If it stays "
+        "so, the log of the broker that coordinates it says why; Apache Kafka's may try again only after a restart"
+    )
+
+
 def age_limit_ms(option: str, text: str) -> int:
     """An option that is an ISO 8601 duration, in ms. Raises CommandError."""
     found = duration_ms(text)
@@ -98,7 +112,8 @@ def find_hanging(
     """Find transactions that hang: open in a partition, and no coordinator will ever end them.
 
     A transaction hangs when its coordinator does not know the producer or the partition any more, or never did. It is
-    told only if it was open before the coordinators were asked, and is still open after. Nothing is changed.
+    told only if it was open before the coordinators were asked, and is still open after. One that is decided, and whose
+    markers are being written, does not hang; without --json it is told beside. Nothing is changed.
 
     With an authorizer you need DESCRIBE on all transactional ids: one that you may not describe looks as if it hung.
 
@@ -108,13 +123,16 @@ def find_hanging(
 
     limit_ms = age_limit_ms("--older-than", older_than)
     with Admin(admin_config(bootstrap, config)) as admin:
-        found = admin.find_hanging_transactions(existing_partitions(admin, topics) if topics else None)
+        opened = admin.open_transactions(existing_partitions(admin, topics) if topics else None)
     now_ms = SystemClock().now_ms()
+    found = [each for each in opened if each.is_hanging]
     found = [each for each in found if each.since_ms is None or now_ms - each.since_ms >= limit_ms]
     print_rows([row_of(each) for each in found], _HANGING, as_json=as_json, none="No transaction hangs.")
     if not as_json:
         for command in dict.fromkeys(what_to_do(each) for each in found):
             say(f"{command} aborts it; `commit` instead of `abort` makes its records visible.")
+        for decided in dict.fromkeys((each.transactional_id, each.state) for each in opened if is_decided(each.state)):
+            say(f"{', '.join(map(str, decided))}: {how_decided(decided[1])}.")
 
 
 def who_holds(
@@ -180,8 +198,8 @@ def sentence(hold: PartitionHold) -> str:
     after = f" {counted(others, 'other')} of this partition would hold it after that." if others else ""
     if holder.is_hanging:
         return f"{waits} a transaction that hangs; {what_to_do(holder)} aborts it.{after}"
-    if holder.state != "Ongoing":
-        return f"{waits} {holder.transactional_id}, {holder.state}: its coordinator is writing the markers.{after}"
+    if is_decided(holder.state):
+        return f"{waits} {holder.transactional_id}, {holder.state}: {how_decided(holder.state)}.{after}"
     if holder.timeout_ms == NEVER_MS:
         return f"{waits} {holder.transactional_id}, {holder.state}. {NO_TIMEOUT} {what_to_do(holder)} aborts it.{after}"
     timeout = None if holder.since_ms is None or holder.timeout_ms is None else utc(holder.since_ms + holder.timeout_ms)

@@ -215,9 +215,14 @@ def _why_not(partition: TopicPartition, producer_id: int, producer_epoch: int, f
     if found is None:
         return f"producer {producer_id} has no open transaction in {partition}; nothing was written"
     if not found.is_hanging:
+        ends = (
+            "ends it"
+            if found.state == "Ongoing"
+            else "is writing its markers: if it stays so, its broker's log says why"
+        )
         return (
             f"the transaction of producer {producer_id} in {partition} is not hanging: its coordinator has it as "
-            f"{found.transactional_id}, {found.state}, and ends it; nothing was written"
+            f"{found.transactional_id}, {found.state}, and {ends}; nothing was written"
         )
     return (
         f"producer {producer_id} hangs in {partition} with epoch {found.producer_epoch}, not {producer_epoch}; "
