@@ -46,6 +46,7 @@ class Producer:
         self._take = self._producer.take
         self._thread.run(self._producer.start())
         self._unclosed = Unclosed(self, self._producer, self._thread)
+        self._detached: TransactionHandle | None = None
 
     def send(
         self,
@@ -129,11 +130,15 @@ class Producer:
         return self._thread.run(self._producer.prepare_transaction())
 
     def detach_transaction(self) -> TransactionHandle:
-        """Flush, leave the transaction open, and close. The handle can end it later (`Admin.end_transaction`)."""
-        handle = self._thread.run(self._producer.detach_transaction())
+        """Flush, leave the transaction open, and close. The handle can end it later (`Admin.end_transaction`).
+
+        After an interrupt call it again.
+        """
+        if self._detached is None:
+            self._detached = self._thread.run(self._producer.detach_transaction())
         self._unclosed.closed()
         self._thread.stop()
-        return handle
+        return self._detached
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:

@@ -1,5 +1,6 @@
 """The transactional calls of the producer (SPEC T1)."""
 
+import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -28,6 +29,9 @@ class Transactional(ABC):
         self._core = core
         #: None until `start`.
         self._driver: Driver | None = None
+        #: What `detach_transaction` returns, and the close that belongs to it. It may be cancelled after that.
+        self._detached: TransactionHandle | None = None
+        self._stopping: asyncio.Task[None] | None = None
 
     @abstractmethod
     async def start(self) -> None:
@@ -87,13 +91,16 @@ class Transactional(ABC):
     async def detach_transaction(self) -> TransactionHandle:
         """Flush, leave the transaction open, and close. With the handle anybody can end it (`Admin.end_transaction`).
 
-        Raises IllegalStateError if nothing was sent, AbortableTransactionError, FatalProducerError.
+        After a cancellation call it again: it may have closed already, and has the handle then. Raises
+        IllegalStateError if nothing was sent, AbortableTransactionError, FatalProducerError.
         """
-        handle: TransactionHandle = await self._transact(
-            "detach_transaction()", self._core.end_transaction, TxnInput.DETACH
-        )
-        await self._stop(IllegalStateError("the transaction was detached: this producer is closed"))
-        return handle
+        if self._detached is None:
+            self._detached = await self._transact("detach_transaction()", self._core.end_transaction, TxnInput.DETACH)
+        if self._stopping is None:
+            reason = IllegalStateError("the transaction was detached: this producer is closed")
+            self._stopping = asyncio.ensure_future(self._stop(reason))
+        await asyncio.shield(self._stopping)
+        return self._detached
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
