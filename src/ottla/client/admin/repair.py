@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 
 from ottla.base.types import TopicPartition
+from ottla.client.admin.arguments import check_producer
 from ottla.client.admin.group_offsets import GroupOffsetCalls
 from ottla.client.admin.groups import GroupCalls
 from ottla.client.admin.open_transactions import (
@@ -19,7 +20,7 @@ from ottla.client.admin.open_transactions import (
 from ottla.client.admin.records import RecordCalls
 from ottla.client.admin.topics import TopicCalls
 from ottla.client.admin.transactions import TransactionCalls
-from ottla.client.admin.types import CLASSIC, CONSUMER, OffsetSpec, TransactionDescription
+from ottla.client.admin.types import CLASSIC, CONSUMER, OffsetSpec, ProducerDescription, TransactionDescription
 from ottla.client.core.metadata import NO_LEADER
 from ottla.client.errors import KafkaError, NotHangingError, UnknownTopicOrPartitionError, raise_for
 from ottla.client.net.record_times import first_timestamps
@@ -50,20 +51,7 @@ class RepairCalls(TopicCalls, RecordCalls, GroupCalls, GroupOffsetCalls, Transac
         """
         everywhere = partitions is None
         wanted = await self._all_partitions() if partitions is None else list(partitions)
-        opened = open_in(await self.describe_producers(wanted, leave_out_gone=everywhere))
-        if not opened:
-            return []
-        await self._check_coordinators()
-        owners = {
-            each.producer_id: each.transactional_id
-            for each in await self.list_transactions(producer_ids={each.producer_id for each in opened})
-        }
-        described = await together(self._described(each) for each in sorted(set(owners.values())))
-        judged = with_coordinators(opened, owners, {each.transactional_id: each for each in described if each})
-        suspects = [each for each in judged if each.is_hanging]
-        again = await self.describe_producers({each.partition for each in suspects}, leave_out_gone=True)
-        hanging = await self._dated(still_open(suspects, again))
-        return sorted([*(each for each in judged if not each.is_hanging), *hanging])
+        return await self._judged(await self.describe_producers(wanted, leave_out_gone=everywhere))
 
     async def find_hanging_transactions(
         self, partitions: Iterable[TopicPartition] | None = None
@@ -104,9 +92,14 @@ class RepairCalls(TopicCalls, RecordCalls, GroupCalls, GroupOffsetCalls, Transac
 
         With `commit` its records become visible to `read_committed` readers, else never. It cannot be undone. Raises
         NotHangingError, and writes nothing, if nothing is open there with this producer id and epoch, or if a
-        coordinator has it; else what `open_transactions` does, and KafkaError when the leader refuses the marker.
+        coordinator has it, or there is no such partition; TypeError and ValueError for numbers that no producer has;
+        else what `open_transactions` does, and KafkaError when the leader refuses the marker.
         """
-        opened = await self.open_transactions([partition])
+        check_producer(producer_id, producer_epoch)
+        producers = await self.describe_producers([partition], leave_out_gone=True)
+        if partition not in producers:
+            raise NotHangingError(f"there is no partition {partition}; nothing was written")
+        opened = await self._judged(producers)
         found = next((each for each in opened if each.producer_id == producer_id), None)
         if found is None or not found.is_hanging or found.producer_epoch != producer_epoch:
             raise NotHangingError(_why_not(partition, producer_id, producer_epoch, found))
@@ -114,6 +107,22 @@ class RepairCalls(TopicCalls, RecordCalls, GroupCalls, GroupOffsetCalls, Transac
         return found
 
     # inside
+
+    async def _judged(self, producers: Mapping[TopicPartition, list[ProducerDescription]]) -> list[OpenTransaction]:
+        opened = open_in(producers)
+        if not opened:
+            return []
+        await self._check_coordinators()
+        owners = {
+            each.producer_id: each.transactional_id
+            for each in await self.list_transactions(producer_ids={each.producer_id for each in opened})
+        }
+        described = await together(self._described(each) for each in sorted(set(owners.values())))
+        judged = with_coordinators(opened, owners, {each.transactional_id: each for each in described if each})
+        suspects = [each for each in judged if each.is_hanging]
+        again = await self.describe_producers({each.partition for each in suspects}, leave_out_gone=True)
+        hanging = await self._dated(still_open(suspects, again))
+        return sorted([*(each for each in judged if not each.is_hanging), *hanging])
 
     async def _all_partitions(self) -> list[TopicPartition]:
         topics = await self.list_topics(internal=True)

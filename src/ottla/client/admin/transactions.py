@@ -1,9 +1,13 @@
 """Admin calls about transactions: list them, end them, fence their producers (SPEC T14)."""
 
+import reprlib
 from collections.abc import Iterable
 from functools import partial
 
 from ottla.base.types import TopicPartition
+from ottla.client.admin.arguments import check_pattern, check_producer, check_transactional_id
+from ottla.client.admin.arguments import producer_ids as producer_ids_of
+from ottla.client.admin.arguments import transactional_ids as checked_ids
 from ottla.client.admin.base import AdminBase
 from ottla.client.admin.types import (
     ProducerDescription,
@@ -37,6 +41,9 @@ from ottla.wire.messages.write_txn_markers import (
 )
 
 _TRANSACTION = CoordinatorKind.TRANSACTION
+#: How many producer ids one ListTransactions names at most. Ottla's brokers take requests of 30,000 elements.
+_PRODUCERS_A_REQUEST = 10_000
+_STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
 #: How many partitions one DescribeProducers names at most, as in Kafka's tools: each may have many producers.
 _PARTITIONS_A_REQUEST = 500
 #: `transaction.timeout.ms` of who only fences: every broker allows it, and the next producer brings its own.
@@ -47,8 +54,9 @@ _OUTCOMES = {
     ErrorCode.INVALID_TXN_STATE: TransactionOutcome.REFUSED,
     ErrorCode.PRODUCER_FENCED: TransactionOutcome.FENCED,
     ErrorCode.INVALID_PRODUCER_EPOCH: TransactionOutcome.FENCED,
-    ErrorCode.INVALID_PRODUCER_ID_MAPPING: TransactionOutcome.FORGOTTEN,
 }
+#: The coordinator has nothing under an id, or does not say what.
+_UNTOLD = frozenset({ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED})
 
 
 class TransactionCalls(AdminBase):
@@ -58,21 +66,39 @@ class TransactionCalls(AdminBase):
         self, pattern: str | None = None, states: Iterable[str] = (), *, producer_ids: Iterable[int] = ()
     ) -> list[TransactionListing]:
         """Transactional ids of all coordinators, sorted; with `pattern` only those that it matches as a whole
-        (KIP-664, KIP-1152)."""
+        (KIP-664, KIP-1152).
 
-        async def attempt() -> list[TransactionListing]:
-            request = ListTransactionsRequest(tuple(states), tuple(producer_ids), -1, pattern)
-            found = []
-            answer: ListTransactionsResponse
-            for answer in await self._requests.ask_all_brokers(ApiKey.LIST_TRANSACTIONS, request):
-                raise_for(answer.error_code, "a broker cannot tell all of its transactions now; its log says why")
-                found += [
-                    TransactionListing(t.transactional_id, t.producer_id, t.transaction_state)
-                    for t in answer.transaction_states
-                ]
-            return sorted(found)
+        With `states` only those in one of these (`Ongoing`), with `producer_ids` only those that have one of them now.
+        Raises ValueError for states that no broker knows, and KafkaError with INVALID_REGULAR_EXPRESSION.
+        """
+        check_pattern(pattern)
+        wanted, ids = several(states, "states"), producer_ids_of(producer_ids)
+        found: set[TransactionListing] = set()
+        for at in range(0, max(len(ids), 1), _PRODUCERS_A_REQUEST):
+            request = ListTransactionsRequest(tuple(wanted), tuple(ids[at : at + _PRODUCERS_A_REQUEST]), -1, pattern)
+            found.update(await self._requests.repeat(partial(self._list, request), "list_transactions"))
+        return sorted(found)
 
-        return await self._requests.repeat(attempt, "list_transactions")
+    async def _list(self, request: ListTransactionsRequest) -> list[TransactionListing]:
+        found = []
+        answers: list[ListTransactionsResponse] = await self._requests.ask_all_brokers(
+            ApiKey.LIST_TRANSACTIONS, request
+        )
+        for answer in answers:
+            if answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION:
+                pattern = reprlib.repr(request.transactional_id_pattern)
+                raise KafkaError.of(
+                    answer.error_code, f"the pattern {pattern} is no expression of RE2, or is too large"
+                )
+            raise_for(answer.error_code, "a broker cannot tell all of its transactions now; its log says why")
+            if answer.unknown_state_filters:
+                unknown = ", ".join(map(repr, answer.unknown_state_filters))
+                raise ValueError(f"no broker knows the states {unknown}: {', '.join(_STATES)} are such")
+            found += [
+                TransactionListing(t.transactional_id, t.producer_id, t.transaction_state)
+                for t in answer.transaction_states
+            ]
+        return found
 
     async def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
         """The state of transactional ids. For an id that the coordinator does not know, or has forgotten, raises
@@ -95,7 +121,7 @@ class TransactionCalls(AdminBase):
                 frozenset(TopicPartition(t.topic, p) for t in state.topics for p in t.partitions),
             )
 
-        ids = several(transactional_ids, "transactional ids")
+        ids = checked_ids(transactional_ids)
         calls = (self._requests.repeat(partial(describe, i), f"describe_transactions({i})") for i in ids)
         return dict(zip(ids, await together(calls), strict=True))
 
@@ -149,12 +175,15 @@ class TransactionCalls(AdminBase):
 
         It may be repeated: with the same handle and the same `commit` it returns ENDED again, as long as no newer
         transaction of this id has begun. Raises RequestTimeoutError if the outcome is unknown: then call it again.
-        Raises TypeError for what is no handle.
+        Who may not describe the id is told FORGOTTEN where it was FENCED at the last epoch of a producer id. Raises
+        TypeError for what is no handle, ValueError for one that nobody can have.
         """
         if not isinstance(handle, TransactionHandle):
             raise TypeError(
                 f"handle must be a TransactionHandle, not {handle!r}: TransactionHandle.parse makes one of a str"
             )
+        check_transactional_id(handle.transactional_id)
+        check_producer(handle.producer_id, handle.producer_epoch)
         identity = ProducerIdentity(handle.producer_id, handle.producer_epoch)
         request = end_transaction(handle.transactional_id, identity, commit=commit)
 
@@ -162,6 +191,8 @@ class TransactionCalls(AdminBase):
             answer: EndTxnResponse = await self._requests.ask_coordinator(
                 _TRANSACTION, handle.transactional_id, ApiKey.END_TXN, request
             )
+            if answer.error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING:
+                return await self._without_mapping(handle)
             outcome = _OUTCOMES.get(code_of(answer.error_code))
             if outcome is None:
                 self._requests.coordinators.check(_TRANSACTION, handle.transactional_id, answer.error_code)
@@ -171,14 +202,30 @@ class TransactionCalls(AdminBase):
         what = f"the end of transaction {handle.transactional_id}"
         return await self._requests.repeat(attempt, what, timeout_ms, soon=True)
 
+    async def _without_mapping(self, handle: TransactionHandle) -> TransactionOutcome:
+        """The coordinator does not have this producer id under this id: it has another one there, or nothing."""
+        transactional_id = handle.transactional_id
+        request = DescribeTransactionsRequest((transactional_id,))
+        answer: DescribeTransactionsResponse = await self._requests.ask_coordinator(
+            _TRANSACTION, transactional_id, ApiKey.DESCRIBE_TRANSACTIONS, request
+        )
+        found = only(answer.transaction_states, f"transactional.id {transactional_id}")
+        if found.error_code in _UNTOLD:
+            return TransactionOutcome.FORGOTTEN
+        self._requests.coordinators.check(_TRANSACTION, transactional_id, found.error_code, transactional_id)
+        return TransactionOutcome.FORGOTTEN if found.producer_id == handle.producer_id else TransactionOutcome.FENCED
+
     async def abort_transaction(
         self, partition: TopicPartition, producer_id: int, producer_epoch: int, coordinator_epoch: int = 0
     ) -> None:
         """Write an abort marker into one partition (KIP-664), whatever its coordinator knows.
 
         `end_hanging_transaction` asks first whether the transaction hangs. Raises NotHangingError if a broker of ours
-        with an authorizer keeps it for the coordinator, and what the leader says.
+        with an authorizer keeps it for the coordinator, TypeError and ValueError for numbers that no producer has, and
+        what the leader says: INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED if the partition has seen higher
+        epochs than these, or, of a broker of ours, if its coordinator has lower ones.
         """
+        check_producer(producer_id, producer_epoch, coordinator_epoch)
         await self._write_marker(partition, producer_id, producer_epoch, coordinator_epoch, commit=False)
 
     async def _write_marker(
@@ -207,7 +254,7 @@ class TransactionCalls(AdminBase):
     async def fence_producers(self, transactional_ids: Iterable[str]) -> dict[str, ProducerIdentity]:
         """Raise the epoch of transactional ids and abort their open transactions. Their producers are fenced then.
 
-        Returns the new producer id and epoch of each.
+        Returns the new producer id and epoch of each. Raises ValueError for ids that no request can carry.
         """
 
         async def fence(transactional_id: str) -> ProducerIdentity:
@@ -218,6 +265,6 @@ class TransactionCalls(AdminBase):
             self._requests.coordinators.check(_TRANSACTION, transactional_id, answer.error_code, transactional_id)
             return ProducerIdentity(answer.producer_id, answer.producer_epoch)
 
-        ids = several(transactional_ids, "transactional ids")
+        ids = checked_ids(transactional_ids)
         calls = (self._requests.repeat(partial(fence, i), f"fence_producers({i})") for i in ids)
         return dict(zip(ids, await together(calls), strict=True))

@@ -124,7 +124,7 @@ class Fates:
             if self._sequencer is not None:
                 self._sequencer.given_up(batch)
         if self._transactions is not None and not batch.settled:  # else the transaction knows, and may have ended
-            self._transactions.batch_failed(error, had_sequence=batch.identity.valid)
+            error = self._transactions.batch_failed(error, had_sequence=batch.identity.valid)
         self._settle(Settle(batch, error=error))
 
     def give_up_queued(self, error: Exception) -> None:

@@ -282,14 +282,16 @@ class Transactions:
         self._begin_asked = True
         self._calls.add(call, now_s)
 
-    def batch_failed(self, error: Exception, *, had_sequence: bool) -> None:
-        """The producer has given up on a batch: the transaction can only be aborted."""
+    def batch_failed(self, error: Exception, *, had_sequence: bool) -> Exception:
+        """The producer has given up on a batch: the transaction can only be aborted. Returns what its senders hear."""
         self._new_epoch_needed |= had_sequence
         if isinstance(error, KafkaError) and self._is_expiry(error.code):
-            self._failed(KafkaError.of(error.code, f"{self._id}: {requests.EXPIRED}"), fatal=True)
-            return
+            told = KafkaError.of(error.code, f"{self._id}: {requests.EXPIRED}")
+            self._failed(told, fatal=True)
+            return told
         # INVALID_PRODUCER_EPOCH is not fatal here: only the coordinator knows whether the producer was fenced (KIP-588)
         self._failed(error, fatal=isinstance(error, ProducerFencedError))
+        return error
 
     def all_settled(self, now_s: float) -> None:
         """Every batch is settled: go on with the call that waits for this (`end_waits`)."""
