@@ -374,6 +374,10 @@ def test_t14_a_transaction_that_ends_before_the_answer_is_not_said_to_be_aborted
         (("watch", "--every", "nan"), "--every nan is not a number of seconds up to 86400"),
         (("watch", "--every", "inf"), "--every inf is not a number of seconds up to 86400"),
         (("who-holds", "no-such-topic"), "no-such-topic"),
+        (("list", "--pattern", "("), "--pattern '(' is no expression of RE2, or is too large"),
+        (("list", "--pattern", "x" * 40_000), "--pattern must take at most 32767 bytes"),
+        (("abort", "x" * 40_000, "-y"), "a transactional id must take at most 32767 bytes"),
+        (("describe", ""), "a transactional id is never empty"),
     ],
 )
 def test_t14_a_fault_is_one_clear_sentence(ottla: Ottla, arguments: tuple[str, ...], sentence: str) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import reprlib
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ottla.base.config import sendable
 from ottla.cli.common import (
     DEFAULT_BOOTSTRAP,
     Bootstrap,
@@ -19,7 +22,7 @@ from ottla.cli.common import (
 
 if TYPE_CHECKING:
     from ottla import Admin
-    from ottla.client.admin.types import TransactionDescription
+    from ottla.client.admin.types import TransactionDescription, TransactionListing
 
 #: What a table shows of `described_row`.
 DESCRIBED = ("transactional_id", "state", "producer_id", "producer_epoch", "started", "partitions")
@@ -41,13 +44,28 @@ def list_transactions(
 
     states = tuple(_state(name) for name in state or ())
     with Admin(admin_config(bootstrap, config)) as admin:
-        found = admin.list_transactions(pattern, states)
+        found = _listed(admin, pattern, states)
     rows: list[dict[str, object]] = [
         {"transactional_id": each.transactional_id, "producer_id": each.producer_id, "state": each.state}
         for each in found
     ]
     columns = ("transactional_id", "producer_id", "state")
     print_rows(rows, columns, as_json=as_json, none="There are no transactions.")
+
+
+def _listed(admin: Admin, pattern: str | None, states: Iterable[str]) -> list[TransactionListing]:
+    from ottla.client.errors import KafkaError
+    from ottla.wire.errors import ErrorCode
+
+    wrong = None if pattern is None else sendable(pattern)
+    if wrong is not None:
+        raise CommandError(f"--pattern {wrong}")
+    try:
+        return admin.list_transactions(pattern, states)
+    except KafkaError as fault:
+        if fault.code is not ErrorCode.INVALID_REGULAR_EXPRESSION:
+            raise
+        raise CommandError(f"--pattern {reprlib.repr(pattern)} is no expression of RE2, or is too large") from fault
 
 
 def _state(name: str) -> str:
@@ -78,9 +96,12 @@ def describe(
 
 
 def require_id(transactional_id: str) -> None:
-    """Raise CommandError for an empty id: mostly a variable of a shell that has no value."""
+    """Raise CommandError for an empty id, mostly a variable of a shell that has no value; or if nobody can have it."""
     if not transactional_id:
         raise CommandError("a transactional id is never empty; `ottla transactions list` shows which there are")
+    wrong = sendable(transactional_id)
+    if wrong is not None:
+        raise CommandError(f"a transactional id {wrong}; `ottla transactions list` shows which there are")
 
 
 def found_by_id(admin: Admin, ids: list[str]) -> dict[str, TransactionDescription]:
