@@ -11,13 +11,20 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer as LibrdkafkaProducer
 
-from ottla import AsyncConsumer, AsyncProducer, Producer, TopicPartition
+from ottla import Admin, AsyncConsumer, AsyncProducer, Producer, TopicPartition
 from ottla.client.errors import KafkaError
 from ottla.testing import AsyncBroker, Broker, Faults
-from ottla.testing.faults.refusals import _MIRRORS, _ONE_ERROR, refusal
+from ottla.testing.faults.refusals import _MIRRORS, _ONE_ERROR, names_its_parts, refusal, spoiled
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frames import decode_body, decode_response, encode_response
+from ottla.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponseTopic,
+)
 from ottla.wire.schema import encode
 from tests.testing.samples import sample
 
@@ -221,6 +228,32 @@ async def test_a_broker_in_the_loop_has_them_too() -> None:
             while len(found) < 2:
                 found += [record.value for record in await consumer.poll(0.1)]
         assert found == [b"once", b"no answer is waited for"]
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_who_asks_for_all_topics_hears_the_error_for_each(
+    broker: Broker, faults: Faults, topic: str, done: bool
+) -> None:
+    """Such a request names none: the answer's topics and brokers are the broker's own."""
+    with Admin({"bootstrap.servers": broker.bootstrap_servers}) as admin:
+        assert topic in [each.name for each in admin.list_topics()]
+        failed = faults.fail("Metadata", "TOPIC_AUTHORIZATION_FAILED", done=done)
+        assert topic not in [each.name for each in admin.list_topics()]
+        assert failed.happened == 1
+        assert topic in [each.name for each in admin.list_topics()]
+
+
+@pytest.mark.parametrize("version", range(API[ApiKey.METADATA].min_version, API[ApiKey.METADATA].max_version + 1))
+def test_an_answer_about_all_topics_is_spoiled_in_every_version(version: int) -> None:
+    everything = MetadataRequest(() if version == 0 else None)
+    assert not names_its_parts(ApiKey.METADATA, version, everything)
+    assert names_its_parts(ApiKey.METADATA, version, MetadataRequest((MetadataRequestTopic(name="t"),)))
+    assert names_its_parts(ApiKey.METADATA, 1, MetadataRequest(()))
+    said = MetadataResponse(brokers=(MetadataResponseBroker(1, "h", 9),), topics=(MetadataResponseTopic(name="t"),))
+    frame = encode_response(ApiKey.METADATA, version, 7, spoiled(said, _ERROR))
+    _, answer = decode_response(ApiKey.METADATA, version, frame[4:])
+    assert [(each.name, each.error_code, each.partitions) for each in answer.topics] == [("t", _ERROR, ())]
+    assert [each.host for each in answer.brokers] == ["h"]
 
 
 # --- the made-up answers ---

@@ -52,6 +52,9 @@ class Faults:
     ) -> Fault:
         """The request is answered with `error` for each of its parts. With `done` the broker has carried it out.
 
+        Who asks Metadata for all topics is told it for each topic that the broker tells of. Who asks for none, only for
+        the brokers, is told it from version 13 on: before, that answer has no place for an error.
+
         ValueError for an API whose answer cannot be made up.
         """
         side = Side.ANSWER if done else Side.REQUEST

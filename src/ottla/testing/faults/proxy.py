@@ -7,12 +7,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from ottla.testing.faults.refusals import refusal
+from ottla.testing.faults.refusals import names_its_parts, refusal, spoiled
 from ottla.testing.faults.rules import Fault, Harm, Side
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.codec import WireError
 from ottla.wire.errors import ErrorCode
-from ottla.wire.frames import UnsupportedVersionError, decode_body, decode_request, encode_response
+from ottla.wire.frames import (
+    UnsupportedVersionError,
+    decode_body,
+    decode_request,
+    decode_response,
+    encode_response,
+)
 
 _SIZE: Final = struct.Struct(">i")
 #: Frames larger than Kafka's own limit are no frames.
@@ -26,11 +32,16 @@ Meet = Callable[[int, Side, str | None], list[Fault]]
 
 @dataclass(slots=True)
 class _Asked:
-    """A request whose answer is to come. `refusal`, if there is one, is sent instead of the broker's answer."""
+    """A request whose answer is to come. `refusal`, if there is one, makes what is sent instead of the broker's answer.
+
+    It gets that answer, or None: then it returns None if it cannot do without.
+    """
 
     api: int
     client_id: str | None
-    refusal: "Callable[[ErrorCode], bytes] | None"
+    refusal: "Callable[[ErrorCode, bytes | None], bytes | None] | None"
+    #: What the broker's answer is refused with, once it is there.
+    error: ErrorCode = ErrorCode.NONE
     #: The answer when the broker was not asked.
     made_up: bytes | None = None
     #: How many answers of the broker nobody waits for, because the request was repeated.
@@ -139,7 +150,8 @@ class _Link:
                 return
             for fault in faults:
                 if fault.spec.harm is Harm.FAIL and asked.refusal is not None:
-                    asked.made_up = asked.refusal(fault.spec.error)
+                    asked.error = fault.spec.error
+                    asked.made_up = asked.refusal(asked.error, None)
             copies = 0 if asked.made_up is not None else 1 + _repeats(faults)
             asked.surplus = max(copies - 1, 0)
             if has_answer:
@@ -159,14 +171,16 @@ class _Link:
                 answer = _SIZE.pack(len(frame)) + frame
                 for _ in range(asked.surplus):
                     await self._heard.get()
+                if asked.error is not ErrorCode.NONE:
+                    answer = _refused(asked, asked.error, answer)
             else:
                 answer = asked.made_up
             faults = self._meet(asked.api, Side.ANSWER, asked.client_id)
             if not await self._suffer(faults):
                 return
             for fault in faults:
-                if fault.spec.harm is Harm.FAIL and asked.refusal is not None:
-                    answer = asked.refusal(fault.spec.error)
+                if fault.spec.harm is Harm.FAIL:
+                    answer = _refused(asked, fault.spec.error, answer)
             self._writer.write(answer * (1 + _repeats(faults)))
             await self._writer.drain()
 
@@ -182,6 +196,12 @@ class _Link:
                     await self._gone.wait()
                 self.cut()
         return not self._gone.is_set()
+
+
+def _refused(asked: _Asked, error: ErrorCode, answer: bytes) -> bytes:
+    """What the client is told for `answer`."""
+    refused = None if asked.refusal is None else asked.refusal(error, answer)
+    return answer if refused is None else refused
 
 
 def _repeats(faults: list[Fault]) -> int:
@@ -204,9 +224,14 @@ def _understood(frame: bytes) -> tuple[_Asked, bool]:
     api, version, correlation_id, client_id = header
     key = ApiKey(api)
 
-    def refused(error: ErrorCode) -> bytes:
+    def refused(error: ErrorCode, answer: bytes | None) -> bytes | None:
         request = decode_body(API[key].request, version, frame, offset)
-        return encode_response(key, version, correlation_id, refusal(key, request, error))
+        if names_its_parts(key, version, request):
+            return encode_response(key, version, correlation_id, refusal(key, request, error))
+        if answer is None:
+            return None
+        _, response = decode_response(key, version, answer[_SIZE.size :])
+        return encode_response(key, version, correlation_id, spoiled(response, error))
 
     try:
         has_answer = key is not ApiKey.PRODUCE or decode_body(API[key].request, version, frame, offset).acks != 0

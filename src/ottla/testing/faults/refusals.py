@@ -1,9 +1,13 @@
-"""Answers that say no: for a request, the response that has an error wherever that response has one."""
+"""Answers that say no: for a request, the response that has an error wherever that response has one.
+
+It is made up without the broker. Only a Metadata request for all topics is asked of it: nobody else knows which.
+"""
 
 from typing import Any, Final
 
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.wire.schema import schema
 
 #: Which array of the request each array of the response answers item by item; `a|b`: that which is not empty.
@@ -70,6 +74,20 @@ def refusal(api: ApiKey, request: tuple[Any, ...], error: ErrorCode) -> tuple[An
     """The response to `request` that has `error` for the whole of it and for each of its parts."""
     response: tuple[Any, ...] = _mirror(API[api].response, request, error, _MIRRORS.get(api, {}))
     return response
+
+
+def names_its_parts(api: ApiKey, version: int, request: tuple[Any, ...]) -> bool:
+    """Whether the request says which parts its response has. A Metadata request for all topics does not."""
+    if api is not ApiKey.METADATA:
+        return True
+    topics = MetadataRequest(*request).topics
+    return topics is not None and (version > 0 or len(topics) > 0)
+
+
+def spoiled(response: MetadataResponse, error: ErrorCode) -> MetadataResponse:
+    """The broker's response with `error` in each of its topics, as for a request that has named them."""
+    topics = tuple(each._replace(error_code=int(error), partitions=()) for each in response.topics)
+    return response._replace(topics=topics, error_code=int(error))
 
 
 def _mirror(kind: type[Any], asked: Any, error: ErrorCode, arrays: dict[str, str]) -> Any:
