@@ -163,6 +163,19 @@ async def _delete_transactions(client: WireClient) -> Any:
     return await client.ask(ApiKey.DELETE_TOPICS, DeleteTopicsRequest(topic_names=("__transaction_state",)), 3)
 
 
+async def test_t14_an_id_that_nobody_has_yet_is_not_fenced_before_it_is_given(
+    broker: AsyncBroker, client: WireClient
+) -> None:
+    next_id = (await _init(client))[0] + 1
+    for producer_id in (next_id, 10**12):
+        assert await _mark(client, (producer_id, 1)) == ErrorCode.INVALID_PRODUCER_EPOCH
+    fresh = await client.ask(ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest("y", 60_000))
+    assert (fresh.error_code, fresh.producer_id) == (0, next_id)
+    _write_without_asking(broker, (10**12, 3))
+    assert await _mark(client, (10**12, 4)) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert await _mark(client, (10**12, 3)) == 0
+
+
 async def test_t14_what_hangs_with_epochs_above_the_coordinators_is_ended_with_them(
     broker: AsyncBroker, client: WireClient
 ) -> None:

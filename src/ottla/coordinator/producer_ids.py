@@ -85,6 +85,10 @@ class ProducerIds:
         self._reserving = None
         return NOTHING
 
+    def was_given(self, producer_id: int) -> bool:
+        """Whether somebody may have this id: it will not be given out by this broker any more."""
+        return producer_id < self._next_block_start and not any(producer_id in block for block in self._blocks)
+
     def next_producer_id(self) -> int | None:
         """A producer id that was never given out before, or None until a reserved block is durable.
 

@@ -6,7 +6,8 @@ and may describe it. Everybody else is told INVALID_TXN_STATE.
 
 The coordinators are all of this node, and do not ask here. So a marker from outside must not raise what a partition has
 seen of a producer above what its coordinator has: the coordinator's own marker would be refused then. It is told
-INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED. A producer that no coordinator has is ended with any epochs.
+INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED. A producer that no coordinator has is ended with any epochs;
+only of an id that nobody has got yet the epochs are kept for who will.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from ottla.broker.handlers.table import RequestContext
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.partitions import HasPartitions
 from ottla.broker.ports.slices import HasSlices
-from ottla.broker.ports.transactions import HasMarkers, HasTransactions
+from ottla.broker.ports.transactions import HasMarkers, HasProducerIds, HasTransactions
 from ottla.broker.runtime.answers import gather
 from ottla.broker.runtime.markers import Marker
 from ottla.wire.acls import AclOperation, ResourceType
@@ -37,7 +38,7 @@ from ottla.wire.messages.write_txn_markers import (
 _AT_ONCE: Final = 100
 
 
-class _Node(HasAccess, HasMarkers, HasPartitions, HasSlices, HasTransactions, Protocol):
+class _Node(HasAccess, HasMarkers, HasPartitions, HasProducerIds, HasSlices, HasTransactions, Protocol):
     """What this handler touches."""
 
 
@@ -132,20 +133,25 @@ class _Markers:
 
 def _too_high(node: _Node, marker: Marker, named: Iterable[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
     """Partitions where this would fence the producer's own coordinator; what hangs there may have such epochs."""
+    have = _highest(node, marker)
+    if marker.producer_epoch <= have[0] and marker.coordinator_epoch <= have[1]:
+        return {}
+    errors = {tp: _above(node, marker, have, tp) for tp in named if node.partitions.find(*tp) is not None}
+    return {tp: error for tp, error in errors.items() if error is not ErrorCode.NONE}
+
+
+def _highest(node: _Node, marker: Marker) -> tuple[int, int]:
+    """The producer epoch that the producer's coordinator has for it, and the coordinator's own; or any."""
     for runner in node.transactions.active():
         store = runner.shard.store
         txn = store.of_producer(marker.producer_id)
         if txn is not None:
-            if marker.producer_epoch <= txn.producer_epoch and marker.coordinator_epoch <= store.coordinator_epoch:
-                return {}
-            have = txn.producer_epoch, store.coordinator_epoch
-            errors = {tp: _above(node, marker, have, tp) for tp in named if node.partitions.find(*tp) is not None}
-            return {tp: error for tp, error in errors.items() if error is not ErrorCode.NONE}
-    return {}
+            return txn.producer_epoch, store.coordinator_epoch
+    # Who will have an id that nobody has yet begins with epoch 0.
+    return marker.producer_epoch if node.producer_ids.was_given(marker.producer_id) else 0, marker.coordinator_epoch
 
 
 def _above(node: _Node, marker: Marker, have: tuple[int, int], tp: TopicPartition) -> ErrorCode:
-    """`have` is the coordinator's producer epoch for it, and its own epoch."""
     known = node.markers.known(tp, marker.producer_id)
     seen = (-1, -1) if known is None else (known.producer_epoch, known.coordinator_epoch)
     if marker.producer_epoch > max(have[0], seen[0]):

@@ -235,6 +235,10 @@ class ClusterMetadata:
         """Whether `next_producer_id` has one to give."""
         return self._are_ids_durable and self._producer_ids.left > 0
 
+    def was_given(self, producer_id: int) -> bool:
+        """Whether somebody may have this producer id: it will not be given out any more."""
+        return self._producer_ids.was_given(producer_id)
+
     def next_producer_id(self) -> int | None:
         """A producer id that was never used (P2); None until a block of them is durable."""
         return self._producer_ids.next_producer_id() if self._are_ids_durable else None

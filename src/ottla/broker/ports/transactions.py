@@ -76,6 +76,10 @@ class ProducerIds:
         self._prepare()
         return producer_id
 
+    def was_given(self, producer_id: int) -> bool:
+        """Whether somebody may have this producer id: it will not be given out any more."""
+        return self._metadata.was_given(producer_id)
+
     def ready(self) -> "asyncio.Future[None]":
         """Done when there are ids to give out, or when the disk has refused them."""
         if not self._metadata.has_producer_ids:
