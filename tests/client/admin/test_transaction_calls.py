@@ -184,6 +184,18 @@ async def test_t14_what_is_no_number_is_refused(watchdog: Watchdog, call: Call) 
             await call(admin)
 
 
+async def test_t14_why_a_marker_is_refused_is_told(watchdog: Watchdog) -> None:
+    async with watchdog(), _broker() as (broker, admin):
+        await broker.node.topics.create("t", 1, {})
+        producer = (await admin.fence_producers(["x"]))["x"]
+        with pytest.raises(KafkaError, match=r"t-0 takes no marker of producer .* with epoch 9: ") as told:
+            await admin.abort_transaction(_T0, producer.producer_id, 9)
+        assert told.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+        with pytest.raises(KafkaError, match=r"t-0 takes no marker of producer .* coordinator epoch 1000: ") as told:
+            await admin.abort_transaction(_T0, *producer, 1_000)
+        assert told.value.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
 async def test_t14_nothing_hangs_in_a_topic_that_is_not_there(watchdog: Watchdog) -> None:
     async with (
         watchdog(),

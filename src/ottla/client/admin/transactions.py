@@ -247,7 +247,7 @@ class TransactionCalls(AdminBase):
                     f"the transaction of producer {producer_id} in {partition} is not hanging: its coordinator has it, "
                     "and ends it; nothing was written. Perhaps you may not DESCRIBE its transactional id"
                 )
-            raise_for(code, str(partition))
+            raise_for(code, _why_no_marker(partition, marker, code))
 
         await self._requests.repeat(attempt, f"the {'commit' if commit else 'abort'} marker in {partition}")
 
@@ -268,3 +268,16 @@ class TransactionCalls(AdminBase):
         ids = checked_ids(transactional_ids)
         calls = (self._requests.repeat(partial(fence, i), f"fence_producers({i})") for i in ids)
         return dict(zip(ids, await together(calls), strict=True))
+
+
+def _why_no_marker(partition: TopicPartition, marker: WritableTxnMarker, code: int) -> str:
+    refused = {
+        ErrorCode.INVALID_PRODUCER_EPOCH: f"epoch {marker.producer_epoch}",
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED: f"coordinator epoch {marker.coordinator_epoch}",
+    }.get(code_of(code))
+    if refused is None:
+        return str(partition)
+    return (
+        f"{partition} takes no marker of producer {marker.producer_id} with {refused}: the partition has seen a higher "
+        "one, or the producer's coordinator has a lower one"
+    )
