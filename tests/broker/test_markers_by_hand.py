@@ -172,8 +172,7 @@ async def test_t14_an_id_that_nobody_has_yet_is_not_fenced_before_it_is_given(
     fresh = await client.ask(ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest("y", 60_000))
     assert (fresh.error_code, fresh.producer_id) == (0, next_id)
     _write_without_asking(broker, (10**12, 3))
-    assert await _mark(client, (10**12, 4)) == ErrorCode.INVALID_PRODUCER_EPOCH
-    assert await _mark(client, (10**12, 3)) == 0
+    assert await _mark(client, (10**12, 4)) == 0, "some client's invention"
 
 
 async def test_t14_what_hangs_with_epochs_above_the_coordinators_is_ended_with_them(

@@ -36,6 +36,8 @@ from ottla.wire.messages.write_txn_markers import (
 
 #: A request of more markers, and partitions of theirs, is carried out in steps.
 _AT_ONCE: Final = 100
+#: The epoch that whoever will have a producer id begins with.
+_FIRST_EPOCH: Final = 0
 
 
 class _Node(HasAccess, HasMarkers, HasPartitions, HasProducerIds, HasSlices, HasTransactions, Protocol):
@@ -133,32 +135,32 @@ class _Markers:
 
 def _too_high(node: _Node, marker: Marker, named: Iterable[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
     """Partitions where this would fence the producer's own coordinator; what hangs there may have such epochs."""
-    have = _highest(node, marker)
-    if marker.producer_epoch <= have[0] and marker.coordinator_epoch <= have[1]:
+    have = _highest(node, marker.producer_id)
+    if have is None and node.producer_ids.was_given(marker.producer_id):
         return {}
-    errors = {tp: _above(node, marker, have, tp) for tp in named if node.partitions.find(*tp) is not None}
-    return {tp: error for tp, error in errors.items() if error is not ErrorCode.NONE}
+    producer_epoch, coordinator_epoch = have or (_FIRST_EPOCH, marker.coordinator_epoch)
+    if marker.producer_epoch <= producer_epoch and marker.coordinator_epoch <= coordinator_epoch:
+        return {}
+    found = {}
+    for tp in named:
+        known = node.markers.known(tp, marker.producer_id)
+        if node.partitions.find(*tp) is None or (have is None and known is not None):
+            continue  # an id that nobody has, and that wrote here, is some client's invention
+        if marker.producer_epoch > max(producer_epoch, -1 if known is None else known.producer_epoch):
+            found[tp] = ErrorCode.INVALID_PRODUCER_EPOCH
+        elif marker.coordinator_epoch > max(coordinator_epoch, -1 if known is None else known.coordinator_epoch):
+            found[tp] = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    return found
 
 
-def _highest(node: _Node, marker: Marker) -> tuple[int, int]:
-    """The producer epoch that the producer's coordinator has for it, and the coordinator's own; or any."""
+def _highest(node: _Node, producer_id: int) -> tuple[int, int] | None:
+    """The producer epoch that the producer's coordinator has for it, and the coordinator's own; None without one."""
     for runner in node.transactions.active():
         store = runner.shard.store
-        txn = store.of_producer(marker.producer_id)
+        txn = store.of_producer(producer_id)
         if txn is not None:
             return txn.producer_epoch, store.coordinator_epoch
-    # Who will have an id that nobody has yet begins with epoch 0.
-    return marker.producer_epoch if node.producer_ids.was_given(marker.producer_id) else 0, marker.coordinator_epoch
-
-
-def _above(node: _Node, marker: Marker, have: tuple[int, int], tp: TopicPartition) -> ErrorCode:
-    known = node.markers.known(tp, marker.producer_id)
-    seen = (-1, -1) if known is None else (known.producer_epoch, known.coordinator_epoch)
-    if marker.producer_epoch > max(have[0], seen[0]):
-        return ErrorCode.INVALID_PRODUCER_EPOCH
-    if marker.coordinator_epoch > max(have[1], seen[1]):
-        return ErrorCode.TRANSACTION_COORDINATOR_FENCED
-    return ErrorCode.NONE
+    return None
 
 
 def _kept(
