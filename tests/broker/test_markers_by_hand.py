@@ -202,10 +202,12 @@ async def test_t13_a_coordinator_fenced_by_hand_ends_what_is_open(
     assert _state(broker) == ("CompleteCommit" if commit else "CompleteAbort")
     assert await _fetch(client) == (4, 4, [0] if commit else [0, 2])
     (line,) = [each.getMessage() for each in caplog.records]
-    assert "'x'" in line and "t-0" in line and f"producer {producer[0]}" in line and "coordinator epoch 1000" in line
+    assert "'x'" in line and "t-0" in line and f"of producer {producer[0]}" in line and "coordinator epoch 1000" in line
     successor = await _init(client)
     assert successor[1] > producer[1]
     assert await _produce(client, successor) == 0
+    assert (await _end(client, successor, commit=commit, version=version)).error_code == 0
+    assert len(caplog.records) == 1, "not once for each transaction, for ever"
 
 
 @pytest.mark.parametrize("commit", [True, False])

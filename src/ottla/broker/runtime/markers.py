@@ -42,6 +42,8 @@ class Marker(NamedTuple):
 _log = logging.getLogger(__name__)
 #: What a partition says of a marker whose epochs are too low.
 _FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
+#: Of so many it is remembered that the operator was told; of one that was forgotten he is told again.
+_MOST_TOLD: Final = 1_000
 
 
 class Markers:
@@ -51,6 +53,8 @@ class Markers:
         self._partitions = partitions
         self._groups = groups
         self._slices = slices
+        #: Of which transactional ids and partitions the operator was told, the first one first.
+        self._told: dict[tuple[str, TopicPartition], None] = {}
 
     def write(
         self,
@@ -118,6 +122,16 @@ class Markers:
                 runner.marker_written(marker.producer_id, commit=marker.commit)
         return appended.error
 
+    def _is_news(self, transactional_id: str, tp: TopicPartition) -> bool:
+        """Whether the operator was not told of these: a coordinator's epoch is too low in every later transaction."""
+        told = (transactional_id, tp)
+        if told in self._told:
+            return False
+        if len(self._told) >= _MOST_TOLD:
+            del self._told[next(iter(self._told))]
+        self._told[told] = None
+        return True
+
     def _overrule(self, tp: TopicPartition, marker: Marker, refused: ErrorCode, transactional_id: str) -> ErrorCode:
         """End what the coordinator has decided where the partition has seen higher epochs; the outcome."""
         known = self.known(tp, marker.producer_id)
@@ -130,33 +144,36 @@ class Markers:
             transaction_version=0,
         )
         if known.transaction_start_offset < 0:
-            outcome, error = "has no transaction of it open, so its marker is not needed any more", ErrorCode.NONE
+            outcome, error = "nothing of it is open there, and no marker is needed", ErrorCode.NONE
         elif _is_later(known, marker):
             # Its producer, if it lives, must not go on with the rest of it.
             above = min(known.producer_epoch + 1, MAX_PRODUCER_EPOCH)
             error = self._append(tp, forced._replace(commit=False, producer_epoch=above))
-            outcome = "has a later one open, which no coordinator has, and which is aborted"
+            outcome = "a later one is open there, which no coordinator has, and which is aborted"
         else:
             error = self._append(tp, forced)
-            outcome = "gets its marker with the partition's epochs"
-        _log.error(
-            "transaction of %r: the partition %s refused the %s marker of producer %d (epoch %d, coordinator epoch %d) "
-            "with %s, for it has seen epoch %d and coordinator epoch %d; only a marker written by hand, a loss of data "
-            "or a directory of another broker explains that. The coordinator's decision stands: %s %s (%s)",
-            transactional_id,
-            tp,
-            "commit" if marker.commit else "abort",
-            marker.producer_id,
-            marker.producer_epoch,
-            marker.coordinator_epoch,
-            refused.name,
-            known.producer_epoch,
-            known.coordinator_epoch,
-            tp,
-            outcome,
-            error.name,
-        )
+            outcome = "its marker is written with the epochs of the partition"
+        if self._is_news(transactional_id, tp):
+            _tell(transactional_id, tp, marker, known, f"{refused.name}: {outcome} ({error.name})")
         return error
+
+
+def _tell(transactional_id: str, tp: TopicPartition, marker: Marker, known: ActiveProducer, what: str) -> None:
+    _log.error(
+        "transaction of %r: the partition %s has seen epoch %d and coordinator epoch %d of producer %d; its "
+        "coordinator decided to %s with epoch %d and coordinator epoch %d. Only a marker written by hand, a loss of "
+        "data or a directory of another broker explains that. What is decided stands, here and in later transactions "
+        "of this id. %s",
+        transactional_id,
+        tp,
+        known.producer_epoch,
+        known.coordinator_epoch,
+        marker.producer_id,
+        "commit" if marker.commit else "abort",
+        marker.producer_epoch,
+        marker.coordinator_epoch,
+        what,
+    )
 
 
 def _is_later(known: ActiveProducer, marker: Marker) -> bool:
