@@ -43,7 +43,7 @@ from ottla.log.segment import Segment, delete_segments
 from ottla.log.snapshot import Snapshots
 from ottla.log.snapshot_checks import is_of_its_offset
 from ottla.log.storage import Storage
-from ottla.log.walk import Known, Plan, Walk, Walked, plan_pass
+from ottla.log.walk import Known, Plan, Thinned, Walk, Walked, plan_pass
 from ottla.log.witnesses import Outside, Seen, emptied_behind, look, losses, lost_segments, mended, start_of
 
 
@@ -91,12 +91,11 @@ def load(
         return _new(storage, config, now_ms, log_start_offset, outside)
     found = tidy(storage, names)
     listed = read_damage(storage) if DAMAGED_OFFSETS in found.names else ()
-    recorded = tuple(sorted({*listed, *outside.holes}))
+    recorded, thinned = tuple(sorted({*listed, *outside.holes})), _thinned(config, outside)
     segments = without_failed_rolls(storage, [Segment.load(storage, base, config, now_ms) for base in found.bases])
     began = min(found.orphans, default=log_start_offset)  # where no log file is left: retention removes indexes, too
     first_offset = segments[0].base_offset if segments else max(log_start_offset, began)
-    compacted_below, newest_gaps_below = _thinned(config, outside)
-    plan = plan_pass(segments, found.names, clean, recovery_point, outside, recorded, newest_gaps_below)
+    plan = plan_pass(segments, found.names, clean, recovery_point, outside, recorded, thinned)
     snapshots, unflushed = Snapshots(storage), None if clean else segments
     seen = look(found.bases, found.orphans, epochs, snapshots, unflushed, recovery_point, plan.indexed_offset)
     seen = seen._replace(emptied=emptied_behind(recorded, found.bases, segments))
@@ -106,18 +105,7 @@ def load(
     if outside.flush_is_unknown and not clean:
         flushed_offset = max(flushed_offset, reached_offset(segments))
     lost = lost_segments(found.orphans | set(outside.bases) - set(found.bases), log_start_offset, flushed_offset)
-    known = Known(
-        log_start_offset,
-        known_start,
-        flushed_offset,
-        trusted_offset,
-        lost,
-        recorded,
-        compacted_below,
-        outside.may_be_cleaned_further or outside.flush_is_unknown,
-        newest_gaps_below,
-        outside.is_theirs,
-    )
+    known = Known(log_start_offset, known_start, flushed_offset, trusted_offset, lost, recorded, thinned)
     walked = Walk(storage, config, now_ms, plan, known, producers, epochs).run(segments)
     if not walked.segments or walked.end_offset < log_start_offset >= flushed_offset:
         reached_at = max((seen.snapshot_offset, *found.orphans))
@@ -128,34 +116,27 @@ def load(
     findings = _findings(walked, plan, known, start_offset)
     findings = _witnessed(findings, outside, seen, epochs, snapshots, walked, start_offset)
     findings = _with_list(storage, findings, listed, outside)
-    _say_what_is_gone(producers, walked, findings, start_offset, was_compacted=known.compacted_below > 0)
+    _say_what_is_gone(producers, walked, findings, start_offset, was_compacted=thinned.below > 0)
     _load_last(walked.segments)
     end_offset = producers.end_offset = walked.end_offset
     epochs.truncate(start_offset, end_offset)
     recovery_point = end_offset if clean else min(recovery_point, end_offset)
     synced_offset = recovery_point if clean else min(recovery_point, checkpointed_offset)
     heed_refusals(storage, names, walked.segments, synced_offset, clean=clean)
-    return Loaded(
-        walked.segments,
-        producers,
-        start_offset,
-        end_offset,
-        recovery_point,
-        synced_offset,
-        findings,
-        _thinned_below(outside, known, walked),
-    )
+    points = start_offset, end_offset, recovery_point, synced_offset
+    return Loaded(walked.segments, producers, *points, findings, _thinned_below(outside, thinned, walked))
 
 
-def _thinned(config: LogConfig, outside: Outside) -> tuple[int, int]:
-    """Below which offset some may be gone by compaction, and below which that may be so in the newest segment, too."""
-    compacted_below = ANY_OFFSET if config.compacts else max(outside.cleaned_offset or 0, outside.thinned_below)
+def _thinned(config: LogConfig, outside: Outside) -> Thinned:
+    below = ANY_OFFSET if config.compacts else max(outside.cleaned_offset or 0, outside.thinned_below)
+    newest_below = below if outside.may_be_cleaned_further else outside.thinned_below
     if outside.is_theirs:
-        return compacted_below, ANY_OFFSET
-    return compacted_below, compacted_below if outside.may_be_cleaned_further else outside.thinned_below
+        newest_below = ANY_OFFSET
+    may_go_on = outside.may_be_cleaned_further or outside.flush_is_unknown
+    return Thinned(below, newest_below, may_go_on, outside.is_theirs)
 
 
-def _thinned_below(outside: Outside, known: Known, walked: Walked) -> int:
+def _thinned_below(outside: Outside, thinned: Thinned, walked: Walked) -> int:
     """For the next start: below which offset some may be missing, in the newest segment, too.
 
     A replica of Apache Kafka that has fetched a compacted log has gaps there. Nobody else has.
@@ -167,7 +148,7 @@ def _thinned_below(outside: Outside, known: Known, walked: Walked) -> int:
         whole_bytes = position + header.size_bytes
     if whole_bytes < newest.size_bytes:
         return walked.end_offset
-    return newest.base_offset if known.compacted_below else 0
+    return newest.base_offset if thinned.below else 0
 
 
 def _say_what_is_gone(
@@ -288,7 +269,7 @@ def _findings(walked: Walked, plan: Plan, known: Known, start_offset: int) -> Fi
         lost = any(gap.first_offset <= each < gap.end_offset for each in known.lost)
         if lost or seen.lacks_batches or known.has_recorded(gap.end_offset):
             holes.add(gap)
-        elif gap.end_offset > known.compacted_below:
+        elif gap.end_offset > known.thinned.below:
             unexplained.append(gap)
     clipped = {each._replace(first_offset=max(each.first_offset, start_offset)) for each in holes}
     damaged = tuple(sorted(each for each in clipped if each.end_offset > start_offset))

@@ -27,6 +27,19 @@ from ottla.log.witnesses import Outside
 from ottla.wire.batch import BatchHeader, check_integrity, is_emptied, parse_end_txn_marker
 
 
+class Thinned(NamedTuple):
+    """Which offsets may be missing because somebody compacted the log; the topic may not be compacted any more."""
+
+    #: Those below, in closed segments.
+    below: int
+    #: Those below, in the newest segment, too.
+    newest_below: int
+    #: Whether that may be so behind the recovery point, too.
+    may_go_on: bool
+    #: Apache Kafka has written the log: it never minds that offsets are missing.
+    is_theirs: bool
+
+
 class Known(NamedTuple):
     """What is known of the log before its segments are looked at."""
 
@@ -42,14 +55,7 @@ class Known(NamedTuple):
     lost: frozenset[int]
     #: Holes (`damage`) that an earlier start has found.
     recorded: tuple[OffsetRange, ...]
-    #: Offsets below may be missing because they were compacted; the topic may not be compacted any more.
-    compacted_below: int
-    #: Whether that may be so behind the recovery point, too.
-    may_be_cleaned_further: bool
-    #: Offsets below may be missing in the newest segment, too.
-    newest_gaps_below: int
-    #: Apache Kafka has written the log: it never minds that offsets are missing.
-    is_theirs: bool
+    thinned: Thinned
 
     def has_recorded(self, end_offset: int) -> bool:
         """Whether a recorded hole ends here. Where one begins moves with the log's start."""
@@ -76,7 +82,7 @@ def plan_pass(
     recovery_point: int,
     outside: Outside,
     recorded: Collection[OffsetRange],
-    newest_gaps_below: int,
+    thinned: Thinned,
 ) -> Plan:
     """Look at each segment, and say what the pass shall do with it. Indexes are mended on the way."""
     scans, inspected, indexed_offset = {}, {}, -1
@@ -89,7 +95,7 @@ def plan_pass(
             trusted_offset = min(trusted_offset, base)  # the aborts are found by replaying
         if clean or limit_offset <= recovery_point:
             known = any(hole.end_offset == limit_offset for hole in recorded)
-            gaps_below = newest_gaps_below if following is None else ANY_OFFSET
+            gaps_below = thinned.newest_below if following is None else ANY_OFFSET
             inspected[base] = inspect(segment, names, limit_offset, gaps_below=gaps_below, has_lost_its_end=known)
         else:
             scans[base] = max(recovery_point, base)
@@ -235,7 +241,7 @@ class Walk:
         if from_offset > segment.base_offset:
             self._replay(segment, segment.position_to(from_offset - 1))
         trusted_offset = self._known.trusted_offset
-        gaps_below = self._known.newest_gaps_below if is_active else ANY_OFFSET
+        gaps_below = self._known.thinned.newest_below if is_active else ANY_OFFSET
         for position, header in segment.recover(
             from_offset, flushed_offset, limit_offset, trusted_offset=trusted_offset, gaps_below=gaps_below
         ):
@@ -254,8 +260,9 @@ class Walk:
         # A file may have lost its end between two batches. Then later segments must be removed too. (A marker may be
         # gone, and then the next one would end its transaction.) Nobody but others cleans what is not on the device.
         gap = not is_active and limit_offset != end_offset
-        may_be_cleaned = self._known.may_be_cleaned_further and limit_offset <= self._known.compacted_below
-        is_loss = gap and not may_be_cleaned and not self._known.is_theirs
+        thinned = self._known.thinned
+        is_cleaned = thinned.is_theirs or (thinned.may_go_on and limit_offset <= thinned.below)
+        is_loss = gap and not is_cleaned
         if gap and not is_loss:
             self._gaps.append(hole)
         return _Step(end_offset, is_last=is_loss or gone_bytes > 0)
@@ -271,10 +278,10 @@ class Walk:
             return _Step(end_offset, rest=rest)  # at the end of the log `load` finds out what is missing
         missing = OffsetRange(end_offset, limit_offset)
         is_deleted = self._known.flushed_offset <= self._known.log_start_offset < limit_offset
-        if is_deleted and (damaged or not self._known.may_be_cleaned_further):
+        if is_deleted and (damaged or not self._known.thinned.may_go_on):
             # All that was flushed is deleted. So the log ends here, as it does where any unflushed batch is gone.
             return _Step(end_offset, rest=rest, is_last=True)
-        if damaged or limit_offset > self._known.compacted_below:
+        if damaged or limit_offset > self._known.thinned.below:
             return _Step(end_offset, damaged=(missing,), rest=rest)
         self._gaps.append(missing)  # after a compaction segments may end early
         return _Step(end_offset, rest=rest)
