@@ -45,9 +45,12 @@ def test_a_wrong_option_is_told_under_the_commands_own_name() -> None:
 def _serve(directory: Path, before: str = "") -> subprocess.Popen[str]:
     """A broker that is ready, in a shell that has run `before`."""
     command = [sys.executable, "-m", "ottla.broker.process", "--port", "0", "--data-dir", str(directory)]
-    running = subprocess.Popen(
-        ["sh", "-c", f'{before}exec "$0" "$@"', *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    shell = ["sh", "-c", f'{before}exec "$0" "$@"', *command]
+    hangup = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # else it would be ignored where the tests run under nohup
+    try:
+        running = subprocess.Popen(shell, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    finally:
+        signal.signal(signal.SIGHUP, hangup)
     assert running.stdout is not None
     assert running.stdout.readline().startswith("ottla ready ")
     return running
