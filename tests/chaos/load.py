@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -15,12 +16,14 @@ from dataclasses import dataclass, field
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
+from ottla import Admin
 from ottla.testing import History
 from tests.recording.librdkafka import RecordingConsumer, RecordingProducer
 
 PARTITIONS = 4
 #: How often a worker that stops tries to end what it has left open, thirty seconds each.
 _TRIES_AT_THE_END = 4
+_MARKERS_S = 60.0
 #: Whose broker is killed often connects again soon.
 OFTEN_KILLED = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "log_level": 0}
 
@@ -164,6 +167,17 @@ def values_of(bootstrap: str, topic: str, partitions: int) -> dict[int, list[byt
             ended.add(message.partition())
     consumer.close()
     return found
+
+
+def markers_are_written(bootstrap: str) -> None:
+    """Wait until every transaction that is decided has all of its markers: until then a reader may see half of it.
+
+    So it is with Apache Kafka, too. A broker that has just started writes what the one before could not.
+    """
+    give_up = time.monotonic() + _MARKERS_S
+    with Admin({"bootstrap.servers": bootstrap}) as admin:
+        while left := admin.list_transactions(states=("PrepareCommit", "PrepareAbort")):
+            assert time.monotonic() < give_up, f"decided, and not written after {_MARKERS_S:.0f} s: {left}"
 
 
 def none_is_open(workers: Sequence[Worker]) -> None:

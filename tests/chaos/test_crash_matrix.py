@@ -19,7 +19,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla import Admin
-from tests.chaos.load import Keys, make_small, values_of
+from tests.chaos.load import Keys, make_small, markers_are_written, values_of
 from tests.chaos.matrix.lives import Lives, TransactionalMessageCopier, VerifiableProducer
 from tests.chaos.matrix.programs import A_LIFE, GROUP, PARTITIONS, SINK, SOURCE, TXN_RECORDS
 from tests.chaos.mortal.broker import MortalBroker
@@ -178,6 +178,7 @@ class _Cell:
 
     def judge(self) -> None:
         """Hold what was told against what a reader of committed records finds."""
+        markers_are_written(self.bootstrap)
         found = values_of(self.bootstrap, SINK, PARTITIONS)
         everything = [value.decode() for values in found.values() for value in values]
         twice = [value for value, count in Counter(everything).items() if count > 1]
