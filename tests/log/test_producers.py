@@ -464,3 +464,11 @@ def test_garbage_is_no_snapshot(data: bytes) -> None:
 
 def test_an_empty_snapshot_has_ten_bytes() -> None:
     assert len(encode_snapshot(ProducerState().producers.values())) == 10
+
+
+def test_one_of_many_producers_is_looked_up_without_the_others() -> None:
+    log = open_log()
+    for producer_id in range(5):
+        append(log, idempotent(0, producer_id=producer_id))
+    assert list(log.active_producers(3)) == [each for each in log.active_producers() if each.producer_id == 3]
+    assert list(log.active_producers(9)) == []

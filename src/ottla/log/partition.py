@@ -366,9 +366,9 @@ class PartitionLog:
         """Whether the producer (of that epoch, when given) has a transaction open in this partition."""
         return self._producers.has_ongoing_transaction(producer_id, producer_epoch)
 
-    def active_producers(self) -> Iterator[ActiveProducer]:
-        """DescribeProducers: those that are known now, each as it is when its turn comes."""
-        return self._producers.active()
+    def active_producers(self, producer_id: int | None = None) -> Iterator[ActiveProducer]:
+        """DescribeProducers: those that are known now, each as it is when its turn comes; or only this one."""
+        return self._producers.active(producer_id)
 
     def expire_producers(self, now_ms: int) -> int:
         """Forget producers that were silent for `producer.id.expiration.ms` and have no open transaction. How many."""

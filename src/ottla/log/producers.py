@@ -170,9 +170,13 @@ class ProducerState:
             return False
         return producer_epoch is None or entry.producer_epoch == producer_epoch
 
-    def active(self) -> Iterator[ActiveProducer]:
-        """DescribeProducers, one after the other: those that are known now, each as it is when its turn comes."""
-        for entry in tuple(self.producers.values()):
+    def active(self, producer_id: int | None = None) -> Iterator[ActiveProducer]:
+        """DescribeProducers, one after the other: those that are known now, each as it is when its turn comes.
+
+        With `producer_id` only that one, if it is known: the others are not gone through.
+        """
+        only = None if producer_id is None else self.producers.get(producer_id)
+        for entry in tuple(self.producers.values()) if producer_id is None else filter(None, (only,)):
             yield ActiveProducer(
                 entry.producer_id,
                 entry.producer_epoch,

@@ -12,7 +12,7 @@ only of an id that nobody has got yet the epochs are kept for who will.
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from ottla.base.types import TopicPartition
@@ -106,7 +106,7 @@ class _Markers:
                 marker.coordinator_epoch,
                 marker.transaction_version,
             )
-            kept = _too_high(node, end, named)
+            kept = yield from _too_high(node, end, named)
             kept |= _kept(node, self._context, marker.producer_id, named, as_broker=self._as_broker)
             self._kept.append(kept)
             self.writing.append(node.markers.write([tp for tp in named if tp not in kept], end))
@@ -133,7 +133,9 @@ class _Markers:
         return WriteTxnMarkersResponse(tuple(self.told))
 
 
-def _too_high(node: _Node, marker: Marker, named: Iterable[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
+def _too_high(
+    node: _Node, marker: Marker, named: Iterable[TopicPartition]
+) -> Generator[None, None, dict[TopicPartition, ErrorCode]]:
     """Partitions where this would fence the producer's own coordinator; what hangs there may have such epochs."""
     have = _highest(node, marker.producer_id)
     if have is None and node.producer_ids.was_given(marker.producer_id):
@@ -142,7 +144,9 @@ def _too_high(node: _Node, marker: Marker, named: Iterable[TopicPartition]) -> d
     if marker.producer_epoch <= producer_epoch and marker.coordinator_epoch <= coordinator_epoch:
         return {}
     found = {}
-    for tp in named:
+    for number, tp in enumerate(named, 1):
+        if number % _AT_ONCE == 0:
+            yield
         known = node.markers.known(tp, marker.producer_id)
         if node.partitions.find(*tp) is None or (have is None and known is not None):
             continue  # an id that nobody has, and that wrote here, is some client's invention

@@ -83,11 +83,11 @@ class Markers:
         return results
 
     def known(self, tp: TopicPartition, producer_id: int) -> ActiveProducer | None:
-        """What a partition that this node leads knows of a producer. It looks at all that the partition knows."""
+        """What a partition that this node leads knows of a producer."""
         partition = self._partitions.find(*tp)
         if partition is None:
             return None
-        return next((each for each in partition.log.active_producers() if each.producer_id == producer_id), None)
+        return next(partition.log.active_producers(producer_id), None)
 
     def _steps(
         self,
