@@ -44,13 +44,18 @@ def clean(log: PartitionLog, now_ms: int = NOW_MS, memory: Memory = MEMORY) -> b
     cleaning = begin(log, now_ms, memory)
     if cleaning is None:
         return False
+    finish(log, cleaning)
+    return True
+
+
+def finish(log: PartitionLog, cleaning: Cleaning) -> None:
+    """All steps of a pass."""
     try:
         for step in cleaning.steps():
             if isinstance(step, Swap):
                 log.compaction.turn(step)
     finally:
         log.compaction.end(cleaning)
-    return True
 
 
 def clean_all(log: PartitionLog, now_ms: int = NOW_MS, memory: Memory = MEMORY) -> int:

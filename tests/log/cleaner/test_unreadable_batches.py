@@ -5,12 +5,11 @@ from dataclasses import replace
 import pytest
 
 from ottla.log.cleaner.cleaning import Memory
-from ottla.log.cleaner.swap import Swap
 from ottla.log.partition import PartitionLog
 from ottla.wire import compression
 from ottla.wire.batch import BatchHeader, Compression, join_batch
 from tests.log.batches import NOW_MS, varint
-from tests.log.cleaner.passes import COMPACT, MEMORY, batches, begin, clean, put
+from tests.log.cleaner.passes import COMPACT, MEMORY, batches, begin, clean, finish, put
 from tests.log.logs import append, open_log
 
 _DELETE = replace(COMPACT, cleanup_policy=frozenset({"delete"}))
@@ -57,10 +56,7 @@ def test_it_stays_and_so_do_older_records_of_keys_that_it_may_have(batch: bytes)
     last = log.end_offset - 2
     cleaning = begin(log)
     assert cleaning is not None
-    for step in cleaning.steps():
-        if isinstance(step, Swap):
-            log.compaction.turn(step)
-    log.compaction.end(cleaning)
+    finish(log, cleaning)
     after = {header.base_offset: content for content, header in batches(log)}
     assert after == {offset: before[offset] for offset in (0, 1, last, last + 1)}
     assert (cleaning.unreadable, cleaning.first_unreadable) == (1, 1)
@@ -78,10 +74,7 @@ def test_of_several_the_first_is_named_and_all_are_counted() -> None:
     log.config = COMPACT
     cleaning = begin(log)
     assert cleaning is not None
-    for step in cleaning.steps():
-        if isinstance(step, Swap):
-            log.compaction.turn(step)
-    log.compaction.end(cleaning)
+    finish(log, cleaning)
     assert (cleaning.unreadable, cleaning.first_unreadable) == (len(_BAD), 1)
 
 
