@@ -1,6 +1,7 @@
 """The five compressions: round trips, Kafka's framings, damaged and hostile data."""
 
 import gzip
+import tracemalloc
 
 import cramjam
 import pytest
@@ -50,13 +51,94 @@ def test_lz4_frames_have_independent_blocks_as_java_demands() -> None:
     assert packed[-4:] == bytes(4)
 
 
+@pytest.mark.parametrize("size", [0, 1, 65_536, 65_537, 262_145, 1_048_577, 4_194_305])
+def test_lz4_frames_say_their_size_and_are_read_by_lz4s_own_reader(size: int) -> None:
+    data = (TEXT * 30)[:size]
+    packed = compress(Compression.LZ4, data)
+    assert int.from_bytes(packed[6:14], "little") == len(data)
+    assert bytes(cramjam.lz4.decompress(packed)) == data, "it checks the header's checksum"
+    damaged = packed[:14] + bytes((packed[14] ^ 1,)) + packed[15:]
+    with pytest.raises(CorruptBatchError):
+        decompress(Compression.LZ4, damaged, MAX_BYTES * 2)
+
+
 def test_lz4_stores_what_does_not_shrink() -> None:
     noise = bytes((i * i * 7919 + i // 3) * 2654435761 >> 13 & 0xFF for i in range(70_000))
-    assert len(compress(Compression.LZ4, noise)) <= len(noise) + 7 + 2 * 4 + 4
+    assert len(compress(Compression.LZ4, noise)) <= len(noise) + 15 + 4 + 4
 
 
 def test_lz4_with_linked_blocks_and_checksums_is_read() -> None:
     assert bytes(decompress(Compression.LZ4, bytes(cramjam.lz4.compress(TEXT)), MAX_BYTES)) == TEXT
+
+
+def _lz4_frame(header: str, block_bytes: int, data: bytes) -> bytes:
+    """A frame as librdkafka and Java's clients write it, some blocks compressed and some stored."""
+    parts = [bytes.fromhex(header)]
+    for number, start in enumerate(range(0, len(data), block_bytes)):
+        block = data[start : start + block_bytes]
+        if number % 3 == 2:
+            parts += [(len(block) | 0x8000_0000).to_bytes(4, "little"), block]
+        else:
+            packed = bytes(cramjam.lz4.compress_block(block, store_size=False))
+            parts += [len(packed).to_bytes(4, "little"), packed]
+    return b"".join([*parts, bytes(4)])
+
+
+_LZ4_FRAMES = [
+    ("04224d18604082", 65_536),
+    ("04224d186050fb", 262_144),
+    ("04224d18606051", 1_048_576),
+    ("04224d18607073", 4_194_304),
+]
+
+
+@pytest.mark.parametrize(("header", "block_bytes"), _LZ4_FRAMES)
+@pytest.mark.parametrize("data", [b"", TEXT[:10], TEXT * 4, bytes(2_500_000), TEXT * 100], ids=len)
+def test_lz4_of_every_block_size_is_read_as_the_frames_own_reader_does(
+    header: str, block_bytes: int, data: bytes
+) -> None:
+    frame = _lz4_frame(header, block_bytes, data)
+    assert bytes(cramjam.lz4.decompress(frame)) == data, "this is a good frame"
+    assert bytes(decompress(Compression.LZ4, memoryview(frame), max(len(data), 1))) == data
+    if data:
+        with pytest.raises(CorruptBatchError):
+            decompress(Compression.LZ4, frame, len(data) - 1)
+
+
+@given(position=st.integers(7, 3_000), flip=st.integers(1, 255), cut=st.integers(0, 10), tail=st.binary(max_size=5))
+def test_damaged_lz4_is_what_the_frames_own_reader_says(position: int, flip: int, cut: int, tail: bytes) -> None:
+    frame = bytearray(_lz4_frame(_LZ4_FRAMES[0][0], 1_000, TEXT[:6_000]))
+    frame[position % len(frame)] ^= flip
+    damaged = bytes(frame[: len(frame) - cut]) + tail
+    try:
+        wanted = bytes(cramjam.lz4.decompress(damaged))
+    except cramjam.DecompressionError:
+        with pytest.raises(CorruptBatchError):
+            decompress(Compression.LZ4, damaged, MAX_BYTES)
+    else:
+        assert bytes(decompress(Compression.LZ4, damaged, MAX_BYTES)) == wanted
+
+
+def _streamed_zstd() -> bytes:
+    streaming = cramjam.zstd.Compressor()
+    streaming.compress(TEXT * 10)
+    return bytes(streaming.finish())
+
+
+@pytest.mark.parametrize(
+    ("codec", "packed"),
+    [(Compression.LZ4, compress(Compression.LZ4, TEXT * 10)), (Compression.ZSTD, _streamed_zstd())],
+    ids=["lz4", "zstd, streamed"],
+)
+def test_no_more_memory_is_taken_than_what_comes_out(codec: Compression, packed: bytes) -> None:
+    tracemalloc.start()
+    try:
+        found = decompress(codec, packed, 100_000_000)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(found) == len(TEXT) * 10
+    assert most < len(found) + 200_000
 
 
 def test_snappy_is_written_in_xerial_blocks_and_read_raw() -> None:

@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import Final
 
 import cramjam
+from xxhash import xxh32_intdigest
 
 from ottla.base.zeros import zeros
 from ottla.wire.batch_errors import BatchTooLargeError, CorruptBatchError
@@ -46,13 +47,29 @@ _BIG_LENGTH: Final = struct.Struct(">I")
 #: Three bytes of snappy give at most 64 bytes. Data that claims more is refused before anything is allocated.
 _SNAPPY_MAX_RATIO: Final = 22
 
-#: Frame header: magic, version 1 with independent blocks and no checksums, blocks of 64 KiB, header checksum.
-#: Java's reader refuses blocks that depend on each other, which is what cramjam's own frames have.
-_LZ4_HEADER: Final = bytes.fromhex("04224d18604082")
-_LZ4_BLOCK_BYTES: Final = 65_536
+#: A frame begins with its magic; then version 1, independent blocks, no checksums of blocks or content, the content's
+#: size. Java's reader refuses blocks that depend on each other, which is what cramjam's own frames have. A batch is one
+#: block where that is possible: each call gives Python's lock away, and a busy program gives it back after 5 ms.
+_LZ4_MAGIC: Final = bytes.fromhex("04224d18")
+_LZ4_FLAGS: Final = 0x68
+#: How large a block may be, by its number in the header.
+_LZ4_BLOCK_BYTES: Final = {4: 65_536, 5: 262_144, 6: 1_048_576, 7: 4_194_304}
+_LZ4_SHORTEST_HEADER_BYTES: Final = 7
+#: Flags of a frame's descriptor, and what each adds to the header, or behind each block.
+_LZ4_HAS_DICTIONARY, _LZ4_DICTIONARY_BYTES = 0x01, 4
+_LZ4_HAS_SIZE, _LZ4_SIZE_BYTES = 0x08, 8
+_LZ4_HAS_CHECKSUMS, _LZ4_CHECKSUM_BYTES = 0x10, 4
+#: A block of LZ4 gives at most so many times its own bytes.
+_LZ4_MAX_RATIO: Final = 255
 _LZ4_STORED_FLAG: Final = 0x8000_0000
 _LZ4_END_MARK: Final = bytes(4)
 _LITTLE_LENGTH: Final = struct.Struct("<I")
+
+#: Blocks of a zstd frame: as they are (0), one byte that is repeated (1), compressed (2).
+_ZSTD_REPEATED: Final = 1
+_ZSTD_COMPRESSED: Final = 2
+_ZSTD_BLOCK_HEADER_BYTES: Final = 3
+_ZSTD_BLOCK_BYTES: Final = 131_072
 
 
 def compress(codec: Compression, data: Buffer, level: int | None = None) -> bytes:
@@ -84,7 +101,7 @@ def decompress(codec: Compression, data: Buffer, max_bytes: int) -> Buffer:
             case Compression.SNAPPY:
                 return _snappy_decompress(data, max_bytes)
             case Compression.LZ4:
-                return _decompress_growing(cramjam.lz4, data, max_bytes, 0)
+                return _decompress_growing(cramjam.lz4, data, max_bytes, _lz4_size(data))
             case Compression.ZSTD:
                 return _decompress_growing(cramjam.zstd, data, max_bytes, _zstd_size(data))
     except cramjam.DecompressionError as error:
@@ -114,14 +131,30 @@ def _gzip_size(data: Buffer) -> int:
 
 
 def _zstd_size(data: Buffer) -> int:
-    """The content size in the frame header (RFC 8878, 3.1.1.1), which a streaming writer leaves out: 0."""
+    """The content size in the frame header (RFC 8878, 3.1.1.1). A streaming writer, as Java's and librdkafka's, leaves
+    it out: then the most that the frame's blocks can hold; 0 if unknown."""
     if len(data) < 18:
         return 0
     descriptor = data[4]
     single_segment = descriptor >> 5 & 1
     start = 6 - single_segment + (0, 1, 2, 4)[descriptor & 3]
     size = (single_segment, 2, 4, 8)[descriptor >> 6]
-    return int.from_bytes(data[start : start + size], "little") + (256 if size == 2 else 0)
+    if size:
+        return int.from_bytes(data[start : start + size], "little") + (256 if size == 2 else 0)
+    return _zstd_blocks_size(data, start)
+
+
+def _zstd_blocks_size(data: Buffer, start: int) -> int:
+    """The most that blocks from `start` on can hold (RFC 8878, 3.1.1.2); 0 if the last one is not there."""
+    at, most = start, 0
+    while at + _ZSTD_BLOCK_HEADER_BYTES <= len(data):
+        header = int.from_bytes(data[at : at + _ZSTD_BLOCK_HEADER_BYTES], "little")
+        kind, size = header >> 1 & 3, header >> 3
+        most += min(size, _ZSTD_BLOCK_BYTES) if kind < _ZSTD_COMPRESSED else _ZSTD_BLOCK_BYTES
+        if header & 1:
+            return most
+        at += _ZSTD_BLOCK_HEADER_BYTES + (1 if kind == _ZSTD_REPEATED else size)
+    return 0
 
 
 def _snappy_compress(data: Buffer) -> bytes:
@@ -166,10 +199,12 @@ def _snappy_block(block: memoryview, max_bytes: int) -> bytearray:
 
 
 def _lz4_compress(data: Buffer) -> bytes:
-    parts = [_LZ4_HEADER]
     view = memoryview(data)
-    for start in range(0, len(view), _LZ4_BLOCK_BYTES):
-        block = view[start : start + _LZ4_BLOCK_BYTES]
+    number, most = next((each for each in _LZ4_BLOCK_BYTES.items() if len(view) <= each[1]), (7, _LZ4_BLOCK_BYTES[7]))
+    descriptor = bytes((_LZ4_FLAGS, number << 4)) + len(view).to_bytes(_LZ4_SIZE_BYTES, "little")
+    parts = [_LZ4_MAGIC, descriptor, bytes((xxh32_intdigest(descriptor) >> 8 & 0xFF,))]
+    for start in range(0, len(view), most):
+        block = view[start : start + most]
         packed = bytes(cramjam.lz4.compress_block(block, store_size=False))
         if len(packed) < len(block):
             parts += (_LITTLE_LENGTH.pack(len(packed)), packed)
@@ -177,3 +212,24 @@ def _lz4_compress(data: Buffer) -> bytes:
             parts += (_LITTLE_LENGTH.pack(len(block) | _LZ4_STORED_FLAG), bytes(block))
     parts.append(_LZ4_END_MARK)
     return b"".join(parts)
+
+
+def _lz4_size(data: Buffer) -> int:
+    """The content size in the frame's header, which most writers leave out: then the most that its blocks can hold; 0
+    if unknown (LZ4 Frame Format 1.6)."""
+    if len(data) < _LZ4_SHORTEST_HEADER_BYTES + len(_LZ4_END_MARK):
+        return 0
+    flags, most_of_one = data[4], 1 << (8 + 2 * (data[5] >> 4 & 7))
+    if flags & _LZ4_HAS_SIZE:
+        return int.from_bytes(data[6 : 6 + _LZ4_SIZE_BYTES], "little")
+    at = _LZ4_SHORTEST_HEADER_BYTES + (_LZ4_DICTIONARY_BYTES if flags & _LZ4_HAS_DICTIONARY else 0)
+    behind = _LZ4_CHECKSUM_BYTES if flags & _LZ4_HAS_CHECKSUMS else 0
+    most = 0
+    while at + _LITTLE_LENGTH.size <= len(data):
+        (length,) = _LITTLE_LENGTH.unpack_from(data, at)
+        if not length:
+            return most
+        size = length & ~_LZ4_STORED_FLAG
+        most += size if length != size else min(most_of_one, size * _LZ4_MAX_RATIO)
+        at += _LITTLE_LENGTH.size + size + behind
+    return 0
