@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 from bench.broker_figures import new_topic, produce
 from bench.figure import RATE, SECONDS, Measure, Unit, Values
+from ottla.spark.run import launch
 from tests.interop.apache import spark_connector_jars
 
 NOTE = (
@@ -23,28 +23,16 @@ NOTE = (
 PEERS = ("ottla", "Spark's connector", "Spark's Python API alone")
 _RECORDS = 4_000_000
 _BATCHES, _SMALL_ROWS, _SMALL_BATCHES = 8, 100, 25
-#: What `ottla run` sets on one machine.
-_LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
 def session(jars: list[str]) -> Any:
-    """On two cores of this machine, set as `ottla run` does it."""
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])  # where `spark_ready` is
+    """On two cores of this machine, as `ottla run` begins it."""
+    conf = ["spark.ui.enabled=false", "spark.driver.memory=2g", f"spark.jars={','.join(jars)}"]
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}  # where `spark_ready` is
+    os.environ.update(launch(Path(__file__), [], master="local[2]", conf=conf, environ=environ).env)
     from pyspark.sql import SparkSession
 
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.driver.memory": "2g",
-        "spark.python.unix.domain.socket.enabled": "true",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-        "spark.sql.streaming.checkpointFileManagerClass": _LOCAL_CHECKPOINTS,
-        "spark.jars": ",".join(jars),
-    }
-    builder = SparkSession.builder.master("local[2]")
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    session = SparkSession.builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
 

@@ -27,9 +27,9 @@ from tests.interop.apache import spark_connector_jars
 NOTE = (
     "Both on Apache Kafka, local[2]. State: a window of a minute by key, a join of two streams, and rows of one key "
     "once. Skew: 200 partitions, of which one has half of the rows. Memory is the most that the driver, its JVM and "
-    "its Python workers had together (the JVM may take 2 GB). A start: from the command until a consumer has the first "
-    "row, with what there is (`availableNow`). A pause: what a record waits for its micro-batch after four idle "
-    "minutes, and what the next one waits."
+    "its Python workers had together (the JVM may take 2 GB). A start: from the command (ours is `ottla run`) until a "
+    "consumer has the first row, with what there is (`availableNow`). A pause: what a record waits for its "
+    "micro-batch after four idle minutes, and what the next one waits."
 )
 PEERS = spark_figures.PEERS[:2]
 _RECORDS, _LARGE_BYTES, _LARGE = 2_000_000, 900_000, 600
@@ -157,18 +157,11 @@ def start(side: Side, bootstrap: str, _scale: float) -> Values:
     """From the command of a scheduled job until a consumer has its first row."""
     topic, target = _filled(bootstrap, 1, 1), new_topic(bootstrap, 1)
     with TemporaryDirectory() as folder:
-        command = [
-            sys.executable,
-            "-m",
-            "bench.spark_shapes",
-            side.name,
-            bootstrap,
-            topic,
-            target,
-            f"{folder}/checkpoint",
-        ]
+        how = ["-m", "ottla", "run", "--master", "local[2]"] if side.name == "ottla" else []
+        command = [sys.executable, *how, __file__, side.name, bootstrap, topic, target, f"{folder}/checkpoint"]
+        environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
         begin = time.perf_counter()
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environ) as process:
             _wait_for_row(bootstrap, target)
             first = time.perf_counter() - begin
             process.wait(_GIVE_UP_S)

@@ -23,6 +23,7 @@ from ottla.cli.demo.processes import free_port
 from ottla.wire.apis import ApiKey
 from ottla.wire.batch import set_producer
 from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from ottla.wire.messages.delete_groups import DeleteGroupsRequest
 from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
@@ -54,6 +55,7 @@ from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from ottla.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from ottla.wire.records import Record, encode_batch
 
 _TOPIC, _GROUP, _ID = "wide", "wide-group", "wide-id"
@@ -127,7 +129,11 @@ def _requests(every: range, producer: tuple[int, int], transaction: tuple[int, i
     offsets = tuple(TxnOffsetCommitRequestPartition(at, 1) for at in every)
     in_it = TxnOffsetCommitRequest(_ID, _GROUP, *transaction, topics=(TxnOffsetCommitRequestTopic(_TOPIC, offsets),))
     yield "TxnOffsetCommit", ApiKey.TXN_OFFSET_COMMIT, in_it
+    marked = (WritableTxnMarkerTopic(_TOPIC, tuple(every)),)
+    too_high = WritableTxnMarker(transaction[0], transaction[1] + 1, False, marked)
+    yield "WriteTxnMarkers, refused", ApiKey.WRITE_TXN_MARKERS, WriteTxnMarkersRequest((too_high,))
     yield "EndTxn", ApiKey.END_TXN, EndTxnRequest(_ID, *transaction, committed=True)
+    yield "DeleteGroups, one of all offsets", ApiKey.DELETE_GROUPS, DeleteGroupsRequest((_GROUP,))
     starts = tuple(DeleteRecordsPartition(at, 1) for at in every)
     yield (
         "DeleteRecords",
