@@ -18,7 +18,7 @@ from ottla.testing import AsyncBroker
 _TURN = events.Handle._run.__code__
 
 
-class _QuickClock(SystemClock):
+class QuickClock(SystemClock):
     """Each look at the monotonic reading costs a millisecond more, so that a slice of `TURN_MS` has so many steps."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class CountedBroker:
 
     async def _serve(self) -> None:
         try:
-            async with AsyncBroker(self._config, clock=_QuickClock()) as broker:
+            async with AsyncBroker(self._config, clock=QuickClock()) as broker:
                 self.bootstrap_servers, self._loop = broker.bootstrap_servers, asyncio.get_running_loop()
                 self._ready.set()
                 await self._closing.wait()

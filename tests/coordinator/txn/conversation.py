@@ -249,7 +249,7 @@ class OurConversation(Conversation):
                 assert api == ApiKey.LIST_TRANSACTIONS
                 listing = Listing(message, now_ms)
                 list(listing.steps([shard.store]))
-                return listing.matching()
+                return listing.response
 
     def _decided(self, decision: Decision) -> Any:
         return self.runtime.answer(decision)

@@ -40,7 +40,7 @@ def listed(request: ListTransactionsRequest) -> tuple[list[str], tuple[str, ...]
     second.write_markers()
     listing = Listing(request, NOW_MS + 10_000)
     list(listing.steps([first.shard.store, second.shard.store]))
-    response = listing.matching()
+    response = listing.response
     names = [f"{txn.transactional_id} {txn.transaction_state}" for txn in response.transaction_states]
     return names, response.unknown_state_filters, response.error_code
 

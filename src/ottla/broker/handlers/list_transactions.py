@@ -36,7 +36,4 @@ async def _list(node: _Node, request: ListTransactionsRequest, context: RequestC
 
     listing = Listing(request, node.clock.now_ms(), may_see if node.access.is_on else None)
     await node.slices.run(listing.steps([runner.shard.store for runner in node.transactions.active()]))
-    if not request.transactional_id_pattern:
-        return listing.response
-    # A slow pattern over many ids takes seconds. That runs in a thread, because the loop serves every client.
-    return await asyncio.get_running_loop().run_in_executor(None, listing.matching)
+    return listing.response

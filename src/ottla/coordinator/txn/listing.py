@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from typing import Final
 
 from ottla.base.patterns import Pattern, PatternError, compile_pattern
 from ottla.coordinator.txn.metadata import TransactionMetadata
@@ -13,9 +11,6 @@ from ottla.coordinator.txn.store import TransactionStore
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import describe_transactions as describe_messages
 from ottla.wire.messages import list_transactions as list_messages
-
-#: So many ids are held against a pattern, and let go, in one piece.
-_AT_ONCE: Final = 500
 
 
 def describe_transaction(store: TransactionStore, transactional_id: str) -> describe_messages.TransactionState:
@@ -45,10 +40,10 @@ def describe_transaction(store: TransactionStore, transactional_id: str) -> desc
 
 
 class Listing:
-    """ListTransactions: take all `steps`, then there is the `response`, or what of it is `matching` a pattern.
+    """ListTransactions: take all `steps`, then there is the `response`.
 
-    `duration_filter` (v1+), if not negative: only transactions that run longer than this, in ms. `may_see` is asked for
-    each id that passes the filters.
+    `duration_filter` (v1+), if not negative: only transactions that run longer than this, in ms. A pattern (RE2; v2+)
+    has to match the whole id. `may_see` is asked for each id that passes the filters.
     """
 
     def __init__(
@@ -60,10 +55,21 @@ class Listing:
         self._states = {STATE_BY_KAFKA_NAME[name] for name in request.state_filters if name in STATE_BY_KAFKA_NAME}
         self._producer_ids = frozenset(request.producer_id_filters)
         self._listed: list[list_messages.TransactionState] = []
+        self._pattern: Pattern | None = None
+        self._is_refused = False
+        if request.transactional_id_pattern:
+            try:
+                self._pattern = compile_pattern(request.transactional_id_pattern)
+            except PatternError:
+                self._is_refused = True
 
     def steps(self, stores: Iterable[TransactionStore]) -> Iterator[None]:
-        """One transaction in each. What changes meanwhile is told as it was before, or as it is then."""
-        for store in stores:
+        """One transaction in each. What changes meanwhile is told as it was before, or as it is then.
+
+        A slow pattern takes up to two milliseconds for an id. In a thread others would wait for longer: Python's lock
+        changes hands at every id, and who waits for it while the thread makes lists waits 5 ms each time.
+        """
+        for store in () if self._is_refused else stores:
             for txn in tuple(store.all()):
                 if self._shows(txn):
                     state = txn.state.kafka_name
@@ -76,37 +82,18 @@ class Listing:
             (not self._producer_ids or txn.producer_id in self._producer_ids)
             and (not self._request.state_filters or txn.state in self._states)
             and (longer_than_ms < 0 or self._now_ms - txn.start_ms > longer_than_ms)
+            and (self._pattern is None or self._pattern.matches(txn.transactional_id))
             and (self._may_see is None or self._may_see(txn.transactional_id))
         )
 
     @property
     def response(self) -> list_messages.ListTransactionsResponse:
-        """What was found, by all filters except the pattern."""
+        """What was found; INVALID_REGULAR_EXPRESSION when the pattern is none, or too large."""
+        if self._is_refused:
+            return list_messages.ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
         return list_messages.ListTransactionsResponse(
             unknown_state_filters=tuple(
                 name for name in self._request.state_filters if name not in STATE_BY_KAFKA_NAME
             ),
             transaction_states=tuple(self._listed),
         )
-
-    def matching(self) -> list_messages.ListTransactionsResponse:
-        """The response without the ids that the request's regular expression (RE2; v2+) does not match as a whole.
-
-        INVALID_REGULAR_EXPRESSION when it is none, or too large. When all steps are taken, it may run in another
-        thread: with a slow pattern each id costs milliseconds. What is left out is let go a few at a time: 100,000
-        that are freed at once would keep Python's lock.
-        """
-        if not self._request.transactional_id_pattern:
-            return self.response
-        pattern: Pattern | None = None
-        with suppress(PatternError):
-            pattern = compile_pattern(self._request.transactional_id_pattern)
-        rest, self._listed = self._listed, []
-        rest.reverse()
-        while rest:
-            some = rest[: -_AT_ONCE - 1 : -1]
-            del rest[-_AT_ONCE:]
-            self._listed += [each for each in some if pattern is not None and pattern.matches(each.transactional_id)]
-        if pattern is None:
-            return list_messages.ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
-        return self.response
