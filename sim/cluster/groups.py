@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from ottla.base.steps import result_of
 from ottla.base.types import TopicPartition
 from ottla.coordinator.group.context import RequestContext
 from ottla.coordinator.offsets.commit import refuse_commit
@@ -111,7 +112,7 @@ def describe_groups(node: "Node", request: DescribeGroupsRequest, context: Conte
         coordinator = group_coordinator(node, group_id)
         if isinstance(coordinator, ErrorCode):
             return DescribedGroup(error_code=coordinator, group_id=group_id)
-        return coordinator.shard.describe_group(group_id, report_missing=True)
+        return result_of(coordinator.shard.describe_group(group_id, report_missing=True))
 
     answer(DescribeGroupsResponse(groups=tuple(one(group_id) for group_id in request.groups)))
 

@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
+from ottla.base.steps import result_of
 from ottla.broker.runtime.coordinators import apply_to_group
 from ottla.broker.storage import DirectoryStorage
 from ottla.coordinator.group.config import GroupConfig
@@ -26,7 +27,6 @@ from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeReq
 from ottla.wire.records import decode_batch
 from ottla.wire.special_timestamp import SpecialTimestamp
 from tests.coordinator.group.consumer.conversation import Conversation
-from tests.coordinator.group.steps import result_of
 from tests.coordinator.group.talking import SETTINGS
 from tests.interop.apache import ApacheKafka
 from tests.interop.pipeline import judge_pipeline, run_pipeline

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ottla.base.errors import StorageError
+from ottla.base.steps import result_of
 from ottla.broker.storage import DirectoryStorage
 from ottla.log.config import LogConfig
 from ottla.log.memory import CrashedError, MemoryStorage
@@ -327,7 +328,7 @@ def test_a_batch_that_was_never_written_is_not_said_to_be_gone() -> None:
     append(log, idempotent(0))
     log.flush()
     late_ms = NOW_MS + 2 * config.producer_id_expiration_ms
-    assert log.expire_producers(late_ms) == 1
+    assert result_of(log.expire_producers(late_ms)) == 1
     assert append(log, idempotent(1, size=500), now_ms=late_ms).error is ErrorCode.MESSAGE_TOO_LARGE
     assert append(log, idempotent(2), now_ms=late_ms).base_offset == 1
     log = open_log(storage.after_kill(), config, recovery_point=1)
@@ -342,7 +343,7 @@ def test_nor_is_one_that_has_no_room_between_those_that_are_known() -> None:
     log.flush()
     append(log, batch())
     late_ms = NOW_MS + 2 * config.producer_id_expiration_ms
-    log.expire_producers(late_ms)
+    result_of(log.expire_producers(late_ms))
     append(log, idempotent(3), now_ms=late_ms)
     log.delete_records_before(2)
     log = open_log(storage.after_kill(), config, recovery_point=1, log_start_offset=2)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from ottla.base.steps import result_of
 from ottla.log.config import LogConfig
 from ottla.log.memory import MemoryStorage
 from ottla.log.names import SNAPSHOT, file_name
@@ -110,7 +111,7 @@ def test_a_producer_that_has_expired_is_not_missed() -> None:
     append(log, idempotent(0))
     append_in_transaction(log, 0, producer_id=8)
     end(log, commit=True, producer_id=8)
-    assert log.expire_producers(NOW_MS + 1_000) == 2
+    assert result_of(log.expire_producers(NOW_MS + 1_000)) == 2
     log.close()
     assert open_log(storage.after_kill(), clean=True, recovery_point=3).findings.mended == ()
     assert open_log(storage, recovery_point=3).findings.mended == ()

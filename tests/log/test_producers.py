@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.base.errors import CorruptDataError, StorageError
+from ottla.base.steps import result_of
 from ottla.log.config import LogConfig
 from ottla.log.memory import MemoryStorage
 from ottla.log.partition import PartitionLog
@@ -184,7 +185,7 @@ def test_p7_a_sequence_that_is_missing_for_another_reason_is_out_of_order() -> N
     storage = MemoryStorage()
     log = open_log(storage, LogConfig(producer_id_expiration_ms=1_000))
     append(log, idempotent(0))
-    log.expire_producers(NOW_MS + 1_000)
+    result_of(log.expire_producers(NOW_MS + 1_000))
     append(log, idempotent(2))
     log.close()
     again = open_log(storage, clean=True, recovery_point=2)
@@ -268,7 +269,7 @@ def test_p3_it_goes_on_with_an_earlier_batch_or_in_a_new_epoch() -> None:
     assert append(log, idempotent(1, producer_id=8, epoch=1)).base_offset == 2
     assert append(log, idempotent(2, producer_id=8, epoch=1)).base_offset == 3
     end(log, commit=True, producer_id=9)
-    assert log.expire_producers(NOW_MS + 10**12) == 3
+    assert result_of(log.expire_producers(NOW_MS + 10**12)) == 3
     assert append(log, idempotent(3, producer_id=9)).error is ErrorCode.NONE, "a marker came: nothing waits any more"
 
 
@@ -315,18 +316,31 @@ def test_p7_silent_producers_expire_but_not_in_a_transaction() -> None:
     append(log, idempotent(0, producer_id=1), now_ms=NOW_MS)
     append_in_transaction(log, 0, producer_id=2)
     append(log, idempotent(0, producer_id=3), now_ms=NOW_MS + 500)
-    assert log.expire_producers(NOW_MS + 999) == 0
-    assert log.expire_producers(NOW_MS + 1_000) == 1
+    assert result_of(log.expire_producers(NOW_MS + 999)) == 0
+    assert result_of(log.expire_producers(NOW_MS + 1_000)) == 1
     assert [each.producer_id for each in log.active_producers()] == [2, 3]
     end(log, commit=True, producer_id=2)
-    assert log.expire_producers(NOW_MS + 5_000) == 2
+    assert result_of(log.expire_producers(NOW_MS + 5_000)) == 2
+
+
+def test_p7_producers_expire_in_steps_and_one_that_writes_in_between_stays() -> None:
+    log = open_log(config=LogConfig(producer_id_expiration_ms=1_000))
+    for producer_id in range(1_200):
+        append(log, idempotent(0, producer_id=producer_id))
+    steps = log.expire_producers(NOW_MS + 1_000)
+    next(steps)
+    assert len(list(log.active_producers())) == 700
+    append(log, idempotent(1, producer_id=1_100), now_ms=NOW_MS + 1_000)
+    append(log, idempotent(0, producer_id=5_000), now_ms=NOW_MS + 1_000)
+    assert result_of(steps) == 1_199
+    assert [each.producer_id for each in log.active_producers()] == [1_100, 5_000]
 
 
 def test_p7_a_producer_of_old_timestamps_does_not_expire_while_it_writes() -> None:
     log = open_log(config=LogConfig(producer_id_expiration_ms=1_000))
     records = batch(timestamps_ms=[5], producer_id=1, producer_epoch=0, base_sequence=0)
     append(log, records)
-    assert log.expire_producers(NOW_MS + 999) == 0
+    assert result_of(log.expire_producers(NOW_MS + 999)) == 0
 
 
 _STEPS = st.lists(

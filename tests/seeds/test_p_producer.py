@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from ottla import AsyncAdmin, AsyncConsumer, AsyncProducer, ConfigError, NewTopic, Producer, TopicPartition
+from ottla.base.steps import result_of
 from ottla.client.core import intents
 from ottla.client.errors import DisconnectedError, RequestTimeoutError
 from ottla.log.config import LogConfig
@@ -167,6 +168,6 @@ def test_p7_and_is_forgotten_after_its_time() -> None:
     log = open_log(config=LogConfig(producer_id_expiration_ms=1_000))
     append(log, idempotent(0, producer_id=1))
     append_in_transaction(log, 0, producer_id=2)
-    assert log.expire_producers(NOW_MS + 999) == 0
-    assert log.expire_producers(NOW_MS + 1_000) == 1
+    assert result_of(log.expire_producers(NOW_MS + 999)) == 0
+    assert result_of(log.expire_producers(NOW_MS + 1_000)) == 1
     assert [each.producer_id for each in log.active_producers()] == [2]

@@ -7,17 +7,17 @@ client's own buffer. Only then does state change: end offset, producers, indexes
 invariant can fail. So an append that is refused, or that fails, leaves the log as it was.
 
 There is one node and so one copy: the high watermark is the end offset (but see `flush.Synced`), and a finished
-transaction is stable at once.
-A read never opens a batch: it finds a position and returns a slice of the file.
+transaction is stable at once. A read never opens a batch: it finds a position and returns a slice of the file.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 from typing import Final
 
 from ottla.base.errors import StorageError
 from ottla.base.limits import MAX_RECORD_ERRORS
 from ottla.base.require import require
+from ottla.base.steps import result_of
 from ottla.base.types import TopicPartition
 from ottla.log.cleaner.compaction import Compaction
 from ottla.log.config import LogConfig, TimestampType
@@ -46,7 +46,7 @@ from ottla.log.segment import Segment
 from ottla.log.segments import Segments
 from ottla.log.snapshot import Snapshots
 from ottla.log.storage import Buffer, Slice, Storage
-from ottla.log.timestamps import Search, in_place, search
+from ottla.log.timestamps import Search, search
 from ottla.log.topic_id import take_topic_id
 from ottla.log.txn_index import AbortedTxn, AbortsSeal
 from ottla.log.validation import check_client_batch, check_own_batch
@@ -353,7 +353,7 @@ class PartitionLog:
         self, timestamp_ms: int, isolation: Isolation = Isolation.READ_UNCOMMITTED
     ) -> TimestampOffset | None:
         """ListOffsets: the first record of at least that timestamp, or a `SpecialTimestamp`'s answer; else None."""
-        return in_place(self.search_timestamp(timestamp_ms, isolation))
+        return result_of(self.search_timestamp(timestamp_ms, isolation))
 
     def search_timestamp(self, timestamp_ms: int, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> Search:
         """The same in steps; the log may change between them (`timestamps`)."""
@@ -370,8 +370,8 @@ class PartitionLog:
         """DescribeProducers: those that are known now, each as it is when its turn comes; or only this one."""
         return self._producers.active(producer_id)
 
-    def expire_producers(self, now_ms: int) -> int:
-        """Forget producers that were silent for `producer.id.expiration.ms` and have no open transaction. How many."""
+    def expire_producers(self, now_ms: int) -> Generator[None, None, int]:
+        """In steps: forget producers that were silent for `producer.id.expiration.ms`, with nothing open. How many."""
         return self._producers.expire(now_ms, self.config.producer_id_expiration_ms)
 
     # ---- deletion

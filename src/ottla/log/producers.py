@@ -16,7 +16,7 @@ refuses of a producer of whom nothing is known stays the next that it may write 
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -30,6 +30,8 @@ from ottla.wire.errors import ErrorCode
 BATCHES_TO_RETAIN: Final = 5
 #: So many producers of whom nothing is known may wait for the disk; then the first is forgotten.
 _MAX_AWAITED: Final = 1_000
+#: Producers that are looked at in one step.
+_AT_ONCE: Final = 500
 _SEQUENCE_MAX: Final = 2**31 - 1
 
 
@@ -439,19 +441,28 @@ class ProducerState:
         self.ongoing.clear()
         self.end_offset = offset
 
-    def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers that have been silent for `expiration_ms` and have nothing open; how many they were."""
-        gone = [
-            producer_id
-            for producer_id, entry in self.producers.items()
-            if entry.txn_first_offset < 0 and now_ms - max(entry.last_seen_ms, entry.last_timestamp_ms) >= expiration_ms
-        ]
-        for producer_id in gone:
-            del self.producers[producer_id]
-        late = [key for key, each in self._verifications.items() if now_ms - each.started_ms >= expiration_ms]
-        for producer_id in late:
-            del self._verifications[producer_id]
-        return len(gone)
+    def expire(self, now_ms: int, expiration_ms: int) -> Generator[None, None, int]:
+        """Forget producers that have been silent for `expiration_ms` and have nothing open; how many they were.
+
+        In steps: they may write in between, and new ones may come.
+        """
+        gone = 0
+        for at, producer_id in enumerate(tuple(self.producers), 1):
+            entry = self.producers.get(producer_id)
+            if entry is not None and entry.txn_first_offset < 0:
+                silent_ms = now_ms - max(entry.last_seen_ms, entry.last_timestamp_ms)
+                if silent_ms >= expiration_ms:
+                    del self.producers[producer_id]
+                    gone += 1
+            if at % _AT_ONCE == 0:
+                yield
+        for at, producer_id in enumerate(tuple(self._verifications), 1):
+            waiting = self._verifications.get(producer_id)
+            if waiting is not None and now_ms - waiting.started_ms >= expiration_ms:
+                del self._verifications[producer_id]
+            if at % _AT_ONCE == 0:
+                yield
+        return gone
 
 
 def _between(header: BatchHeader, batches: Sequence[BatchMetadata]) -> OffsetRange | None:

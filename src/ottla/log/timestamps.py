@@ -114,16 +114,6 @@ def search(segments: Segments, epochs: LeaderEpochs, timestamp_ms: int, start_of
     return found if found is not None and found.offset < limit_offset else None
 
 
-def in_place(steps: Search) -> TimestampOffset | None:
-    """Take all steps."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            found: TimestampOffset | None = done.value
-            return found
-
-
 def _find_timestamp(segments: Segments, timestamp_ms: int, from_offset: int) -> Search:
     """The first record at `from_offset` or later whose timestamp is `timestamp_ms` or later, or None."""
     at: int | None = from_offset

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.base.steps import result_of
 from ottla.coordinator.group.classic.state import GroupState
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
@@ -13,7 +14,7 @@ def test_g18_a_stable_group_is_described_with_subscriptions_and_assignments() ->
     rig = Rig()
     (member,) = rig.stable(1)
     described = DescribedGroupMember(member, None, "c", HOST, protocols("range")[0].metadata, member.encode())
-    assert rig.shard.describe_group(GROUP) == DescribedGroup(
+    assert result_of(rig.shard.describe_group(GROUP)) == DescribedGroup(
         group_id=GROUP,
         group_state="Stable",
         protocol_type="consumer",
@@ -26,18 +27,32 @@ def test_g18_in_a_rebalance_who_the_members_are_is_told_and_what_they_had() -> N
     rig = Rig()
     (member,) = rig.stable(1)
     rig.join_twice()
-    group = rig.shard.describe_group(GROUP)
+    group = result_of(rig.shard.describe_group(GROUP))
     assert (group.group_state, group.protocol_data) == ("PreparingRebalance", "")
     assert group.members[0] == DescribedGroupMember(member, None, "c", HOST, b"", b"c-1")
 
 
 def test_g18_a_group_that_does_not_exist() -> None:
     rig = Rig()
-    new = rig.shard.describe_group("nowhere")
+    new = result_of(rig.shard.describe_group("nowhere"))
     assert (new.error_code, new.group_state) == (ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
     assert new.error_message == "Group nowhere not found."
-    old = rig.shard.describe_group("nowhere", report_missing=False)
+    old = result_of(rig.shard.describe_group("nowhere", report_missing=False))
     assert (old.error_code, old.error_message, old.group_state) == (ErrorCode.NONE, None, "Dead")
+
+
+def test_a_large_group_is_described_in_steps_and_as_it_was_at_the_first() -> None:
+    rig = Rig()
+    leader, *others = rig.stable(120)
+    as_it_was = result_of(rig.shard.describe_group(GROUP))
+    steps = rig.shard.describe_group(GROUP)
+    next(steps)
+    rig.leave(others[-1])  # in between: one member is gone, and the generation is over
+    next(steps)
+    assert result_of(steps) == as_it_was
+    assert (len(as_it_was.members), as_it_was.group_state) == (120, "Stable")
+    now = result_of(rig.shard.describe_group(GROUP))
+    assert (len(now.members), now.group_state, now.members[0].member_id) == (119, "PreparingRebalance", leader)
 
 
 def test_g18_groups_are_listed_by_state_and_type() -> None:

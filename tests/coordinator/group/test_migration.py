@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from ottla.base.limits import MAX_REQUEST_ELEMENTS
+from ottla.base.steps import result_of
 from ottla.coordinator.group.classic.state import GroupState
 from ottla.coordinator.group.config import GroupConfig
 from ottla.coordinator.group.consumer.records import member_record
@@ -28,7 +29,6 @@ from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.wire.messages.list_groups import ListedGroup
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.coordinator.group.consumer.rig import CLIENT, CONFIG, GROUP, FakeMember, Metadata, Rig, by_pattern, settle
-from tests.coordinator.group.steps import result_of
 
 _CONFIG = replace(CONFIG, group_initial_rebalance_delay_ms=0)
 

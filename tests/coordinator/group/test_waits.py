@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ottla.base.limits import MAX_EVENT_ITEMS, MAX_EVENT_NAMES
+from ottla.base.steps import result_of
 from ottla.coordinator.group.waits import Wait, Waited, Waits
-from tests.coordinator.group.steps import result_of
 
 _T = b"t" * 16
 _U = b"u" * 16

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from ottla.base.steps import result_of
 from ottla.coordinator.facts import GroupFacts
 from ottla.coordinator.group.history import Event, History, TopicName
-from tests.coordinator.group.steps import result_of
 
 
 def written(event: Event, topic_name: TopicName) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from ottla.base.steps import result_of
 from ottla.log.cleaner.batches import BatchFilter, LastRecord
 from ottla.log.cleaner.offset_map import OffsetMap
 from ottla.log.cleaner.transactions import CleanedTransactions
@@ -49,13 +50,7 @@ def _filter(
 
 
 def _bytes_kept(how: BatchFilter, batch: bytes) -> bytes | None:
-    steps = how.kept(batch, parse_header(batch))
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            kept: bytes | None = done.value
-            return kept
+    return result_of(how.kept(batch, parse_header(batch)))
 
 
 def _kept(batch: bytes, how: BatchFilter) -> tuple[BatchHeader, list[Record]] | None:

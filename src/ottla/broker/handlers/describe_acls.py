@@ -1,7 +1,9 @@
 """DescribeAcls, versions 1–3 (KIP-140): the ACLs that a filter means, by resource pattern."""
 
 import asyncio
-from typing import Protocol
+from collections.abc import Iterator
+from heapq import merge
+from typing import Final, Protocol
 
 from ottla.broker.access.acls import AclFilter
 from ottla.broker.handlers.table import RequestContext
@@ -17,6 +19,9 @@ from ottla.wire.messages.describe_acls import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
+
+#: ACLs that are sorted in one step.
+_SORTED_AT_ONCE: Final = 500
 
 
 class _Node(HasAccess, HasImage, HasSlices, Protocol):
@@ -39,14 +44,20 @@ def handle(
 
 async def _told(node: _Node, wanted: AclFilter, context: RequestContext) -> DescribeAclsResponse:
     meant = (acl for acl in tuple(node.image.acls.all()) if wanted.matches(acl))
+    found = await node.slices.collect(counted(context, meant))
+    parts = (sorted(found[at : at + _SORTED_AT_ONCE]) for at in range(0, len(found), _SORTED_AT_ONCE))
+    runs = await node.slices.collect(counted(context, parts))
     by_pattern: dict[tuple[int, str, int], list[AclDescription]] = {}
-    for acl in sorted(await node.slices.collect(counted(context, meant))):
-        by_pattern.setdefault(acl[:3], []).append(AclDescription(*acl[3:]))
-    resources = (
-        DescribeAclsResource(kind, name, pattern, tuple(acls)) for (kind, name, pattern), acls in by_pattern.items()
-    )
-    found = await node.slices.collect(counted(context, resources))
-    return DescribeAclsResponse(error_message=None, resources=tuple(found))
+
+    def ordering() -> Iterator[None]:
+        for acl in merge(*runs):
+            by_pattern.setdefault(acl[:3], []).append(AclDescription(*acl[3:]))
+            yield
+
+    await node.slices.run(counted(context, ordering()))
+    resources = (DescribeAclsResource(*pattern, tuple(acls)) for pattern, acls in by_pattern.items())
+    told = await node.slices.collect(counted(context, resources))
+    return DescribeAclsResponse(error_message=None, resources=tuple(told))
 
 
 def _refuse(error: ErrorCode, message: str) -> DescribeAclsResponse:

@@ -1,7 +1,7 @@
 """DescribeGroups, versions 0–6. A missing group is DEAD, from version 6 on GROUP_ID_NOT_FOUND (KIP-1043)."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Protocol
 
 from ottla.broker.handlers.table import RequestContext
@@ -14,7 +14,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
 _REPORTS_MISSING_FROM = 6
-#: Groups and members that are described in one step.
+#: Groups and members that are described in one step. (Of one group's members no more are, either.)
 _AT_ONCE = 50
 
 
@@ -41,24 +41,26 @@ def _steps(
 ) -> Iterator[None]:
     described = 0
     for group_id in request.groups:
-        groups.append(_one(node, request, context, group_id))
+        groups.append((yield from _one(node, request, context, group_id)))
         described += 1 + len(groups[-1].members)
         if described >= _AT_ONCE:
             described = 0
             yield
 
 
-def _one(node: _Node, request: DescribeGroupsRequest, context: RequestContext, group_id: str) -> DescribedGroup:
+def _one(
+    node: _Node, request: DescribeGroupsRequest, context: RequestContext, group_id: str
+) -> Generator[None, None, DescribedGroup]:
     if not node.access.allows(context, AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
         return DescribedGroup(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group_id)
-    group = _describe(node, group_id, report_missing=context.api_version >= _REPORTS_MISSING_FROM)
+    group = yield from _describe(node, group_id, report_missing=context.api_version >= _REPORTS_MISSING_FROM)
     if group.error_code or not request.include_authorized_operations:
         return group
     return group._replace(authorized_operations=node.access.operations(context, ResourceType.GROUP, group_id))
 
 
-def _describe(node: _Node, group_id: str, *, report_missing: bool) -> DescribedGroup:
+def _describe(node: _Node, group_id: str, *, report_missing: bool) -> Generator[None, None, DescribedGroup]:
     runner = node.groups.find(group_id)
     if isinstance(runner, ErrorCode):
         return DescribedGroup(error_code=runner, group_id=group_id)
-    return runner.shard.describe_group(group_id, report_missing=report_missing)
+    return (yield from runner.shard.describe_group(group_id, report_missing=report_missing))

@@ -112,7 +112,7 @@ class Upkeep:
     def _expire(self, now_ms: int) -> Iterator[None]:
         for partition in self._partitions.all():
             with self._alone(partition, "expiry of producers"):
-                partition.log.expire_producers(now_ms)
+                yield from partition.log.expire_producers(now_ms)
             yield
 
     async def flush(self) -> None:

@@ -107,8 +107,11 @@ class GroupShard:
         """Whether records of a decision are on their way to the log."""
         return self._appending.is_busy
 
-    def describe_group(self, group_id: str, *, report_missing: bool = True) -> DescribedGroup:
-        """DescribeGroups for one group. `report_missing`: v6+ understands GROUP_ID_NOT_FOUND (KIP-1043)."""
+    def describe_group(self, group_id: str, *, report_missing: bool = True) -> Generator[None, None, DescribedGroup]:
+        """DescribeGroups for one group, in steps: as it is at the first one.
+
+        `report_missing`: v6+ understands GROUP_ID_NOT_FOUND (KIP-1043).
+        """
         return self._classic.describe(group_id, report_missing=report_missing)
 
     def describe_consumer_group(self, group_id: str) -> Generator[None, None, DescribedConsumerGroup]:

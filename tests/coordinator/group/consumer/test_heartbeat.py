@@ -8,6 +8,7 @@ import pytest
 
 from ottla.assign.server import RangeServerAssignor, UniformAssignor
 from ottla.base.limits import INLINE_COST_OF_MEMBER, MAX_INLINE_ASSIGNMENT
+from ottla.base.steps import result_of
 from ottla.coordinator.group.config import GroupConfig
 from ottla.coordinator.group.consumer.states import GroupState, MemberState
 from ottla.wire.errors import ErrorCode
@@ -19,7 +20,6 @@ from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 from tests.coordinator.group.consumer.rig import GROUP, Metadata, Rig, join_request, settle
-from tests.coordinator.group.steps import result_of
 
 
 def test_g19_the_first_member_gets_everything_at_once() -> None:

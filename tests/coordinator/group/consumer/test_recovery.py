@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.assign.server.order import member_ids, partitions, uuid_hash
+from ottla.base.steps import result_of
 from ottla.coordinator.decision import LogRecord
 from ottla.coordinator.group.config import GroupConfig
 from ottla.coordinator.group.consumer.states import GroupState
@@ -13,7 +14,6 @@ from ottla.wire.consumer_group_records import RECORD_TYPES
 from ottla.wire.errors import ErrorCode
 from ottla.wire.offsets_records import record_type
 from tests.coordinator.group.consumer.rig import GROUP, FakeMember, Metadata, Rig, settle
-from tests.coordinator.group.steps import result_of
 
 
 def test_g17_a_group_goes_on_after_a_crash_where_it_was() -> None:

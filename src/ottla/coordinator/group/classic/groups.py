@@ -8,7 +8,7 @@ session starting anew (G17).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Final
 
 from ottla.base.require import require
@@ -52,12 +52,12 @@ class ClassicGroups:
         group = self._groups.get(group_id)
         return group if isinstance(group, Group) else None
 
-    def describe(self, group_id: str, *, report_missing: bool) -> DescribedGroup:
-        """DescribeGroups for one group."""
+    def describe(self, group_id: str, *, report_missing: bool) -> Generator[None, None, DescribedGroup]:
+        """DescribeGroups for one group, in steps."""
         group = self.find(group_id)
         if group is None:
             return describe.describe_missing(group_id, exists=group_id in self._groups, report_missing=report_missing)
-        return describe.describe(group)
+        return (yield from describe.describe(group))
 
     def coordinator_asked(self, group_id: str, now_ms: int) -> None:
         """A client asks where the group is coordinated: it may be about to join."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from ottla.base.steps import result_of
 from ottla.client.core.offsets import ConsumerGroupMetadata
 from ottla.coordinator.group.config import GroupConfig
 from ottla.coordinator.group.context import RequestContext
@@ -80,7 +81,8 @@ class Coordinator:
             reply(OffsetFetchResponse(groups=groups))
             return
         if api is ApiKey.DESCRIBE_GROUPS:
-            reply(DescribeGroupsResponse(groups=tuple(rig.shard.describe_group(name) for name in message.groups)))
+            described = (result_of(rig.shard.describe_group(name)) for name in message.groups)
+            reply(DescribeGroupsResponse(groups=tuple(described)))
             return
         token = rig.token()
         if api is ApiKey.OFFSET_COMMIT:
