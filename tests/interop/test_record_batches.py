@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import socket
 import struct
+import time
 from collections.abc import Callable
 
 import pytest
@@ -63,9 +64,28 @@ def test_apache_kafka_takes_and_rewrites_our_batches(
     admin = AdminClient({"bootstrap.servers": apache_kafka.bootstrap})
     config = {"compression.type": rewritten_as, **unchecked}
     admin.create_topics([NewTopic(topic, 1, config=config)])[topic].result()
-    batch = encode_batch(_ROWS, compression=compression)
+    _write(apache_kafka, topic, encode_batch(_ROWS, compression=compression))
+    assert _consume(apache_kafka.bootstrap, topic, len(_ROWS)) == _ROWS
+
+
+@pytest.mark.parametrize("rewritten_as", ["producer", "uncompressed"])
+@pytest.mark.parametrize("kilobytes", [10, 200, 900, 3_000, 6_000])
+def test_apache_kafka_takes_and_rewrites_lz4_of_every_block_size(
+    apache_kafka: ApacheKafka, fresh: Callable[[str], str], kilobytes: int, rewritten_as: str
+) -> None:
+    """Blocks of 64 KiB to 4 MiB, and more than one of these; librdkafka reads them, or what Java made of them."""
+    topic = fresh("blocks")
+    admin = AdminClient({"bootstrap.servers": apache_kafka.bootstrap})
+    config = {"compression.type": rewritten_as, "max.message.bytes": "20000000"}
+    admin.create_topics([NewTopic(topic, 1, config=config)])[topic].result()
+    now_ms = int(time.time() * 1000)
+    rows = [Record(at, now_ms, None, b"%d, %d;" % (at, at**3) * 100, ()) for at in range(kilobytes)]
+    _write(apache_kafka, topic, encode_batch(rows, compression=Compression.LZ4))
+    assert _consume(apache_kafka.bootstrap, topic, len(rows)) == rows
+
+
+def _write(apache_kafka: ApacheKafka, topic: str, batch: bytes) -> None:
     answers = (_produce(apache_kafka.bootstrap, topic, batch).responses[0] for _ in range(1000))
     # A topic is made before its leader knows: ask again until it does.
     answer = next(each for each in answers if each.partition_responses[0].error_code not in _NO_LEADER_YET)
     assert (answer.partition_responses[0].error_code, answer.partition_responses[0].error_message) == (0, None)
-    assert _consume(apache_kafka.bootstrap, topic, len(_ROWS)) == _ROWS
