@@ -21,10 +21,16 @@ from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicSt
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest
 from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.wire.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest
+from ottla.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.broker.wire_client import WireClient
 
 _TOPIC = 2
+_SET, _APPEND = 0, 2
 
 
 async def _create(client: WireClient, *topics: CreatableTopic, validate_only: bool = False) -> Any:
@@ -303,3 +309,26 @@ async def test_the_share_groups_topic_is_not_made_by_a_look_at_it(client: WireCl
     asked = MetadataRequest((MetadataRequestTopic(name="__share_group_state"),), True)
     (topic,) = (await client.ask(ApiKey.METADATA, asked)).topics
     assert (topic.error_code, topic.is_internal) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True)
+
+
+async def test_a_list_grows_no_longer_than_a_start_can_read(tmp_path: Path) -> None:
+    """Two such requests had made a directory that no broker could open again."""
+    key = "leader.replication.throttled.replicas"
+    words = ",".join(f"{number}:1" for number in range(4_400))
+
+    async def alter(client: WireClient, operation: int, value: str) -> Any:
+        resource = AlterConfigsResource(_TOPIC, "t", (AlterableConfig(key, operation, value),))
+        answer = await client.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest((resource,)))
+        return answer.responses[0]
+
+    async with AsyncBroker(data_dir=tmp_path) as broker, WireClient(broker) as client:
+        await _create(client, CreatableTopic("t", 1, 1))
+        assert (await alter(client, _SET, words)).error_code == 0
+        refused = await alter(client, _APPEND, ",".join(f"{number}:1" for number in range(10_000, 10_500)))
+        assert refused.error_code == ErrorCode.INVALID_CONFIG
+        assert "must take at most 32767 bytes" in refused.error_message
+        assert (await alter(client, _APPEND, "4399:1,5000:1")).error_code == 0
+    async with AsyncBroker(data_dir=tmp_path) as broker, WireClient(broker) as client:
+        asked = DescribeConfigsRequest((DescribeConfigsResource(_TOPIC, "t", (key,)),))
+        (config,) = (await client.ask(ApiKey.DESCRIBE_CONFIGS, asked)).results[0].configs
+        assert config.value == f"{words},5000:1"

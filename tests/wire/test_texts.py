@@ -1,5 +1,6 @@
 """Texts that are no UTF-8, or that UTF-8 cannot write: in requests, in answers, in what is read and what is written."""
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -56,9 +57,32 @@ def test_a_string_that_no_record_could_hold_is_refused(version: int) -> None:
 
 
 def test_a_compact_string_is_as_long_as_any_other() -> None:
-    frame = encode_request(ApiKey.HEARTBEAT, 4, 7, "c", HeartbeatRequest("g" * (MAX_STRING_BYTES + 1), 3, "m"))[4:]
+    """Nobody writes what nobody reads: neither in a request nor in the record of a log."""
+    longest = encode_request(ApiKey.HEARTBEAT, 4, 7, "c", HeartbeatRequest("g" * MAX_STRING_BYTES, 3, "m"))[4:]
+    size, more = b"\x80\x80\x02", b"\x81\x80\x02"  # of 32,767 bytes, and of 32,768
+    frame = longest.replace(size + b"g", more + b"gg", 1)
+    assert len(frame) == len(longest) + 1
     with pytest.raises(WireError, match="a string of 32768 bytes, at most 32767 are accepted"):
         decode_body(HeartbeatRequest, 4, frame, decode_request(frame)[1])
+    with pytest.raises(WireError, match="a string of 32768 bytes, at most 32767 fit"):
+        encode_request(ApiKey.HEARTBEAT, 4, 7, "c", HeartbeatRequest("g" * (MAX_STRING_BYTES + 1), 3, "m"))
+
+
+def test_a_string_of_megabytes_is_refused_before_it_is_read() -> None:
+    """In 20 MB of what is no UTF-8 each byte would become three, and then be counted: 160 MB, 200 ms."""
+    head = encode_request(ApiKey.HEARTBEAT, 4, 7, "c", HeartbeatRequest("", 3, "m"))[4:]
+    offset = decode_request(head)[1]
+    count = 20_000_000
+    length = bytes((count + 1 >> shift & 0x7F) | (0x80 if shift < 21 else 0) for shift in (0, 7, 14, 21))
+    frame = head[:offset] + length + b"\xff" * count
+    tracemalloc.start()
+    try:
+        with pytest.raises(WireError, match="a string of 20000000 bytes, at most 32767 are accepted"):
+            decode_body(HeartbeatRequest, 4, frame, offset)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 100_000
 
 
 def test_a_length_that_is_wrong_is_still_refused() -> None:

@@ -198,9 +198,9 @@ class Reader:
         self.need(n, plan.name)
         start = self.pos
         self.pos = start + n
-        # As in Apache Kafka: U+FFFD for what is no UTF-8, and never more than fits into a record of a log.
-        text = str(self.data[start : start + n], "utf-8", "replace")
-        if n > _MAX_STRING_BYTES // 3 and len(text.encode()) > _MAX_STRING_BYTES:
+        # As in Apache Kafka: U+FFFD for what is no UTF-8 (it is no shorter), and no more than fits into a log's record.
+        text = "" if n > _MAX_STRING_BYTES else str(self.data[start : start + n], "utf-8", "replace")
+        if n > _MAX_STRING_BYTES // 3 and max(n, len(text.encode())) > _MAX_STRING_BYTES:
             raise WireError(f"{plan.name}: a string of {n} bytes, at most {_MAX_STRING_BYTES} are accepted")
         return text
 
@@ -338,11 +338,11 @@ class Writer:
     def length(self, plan: FieldPlan, n: int) -> None:
         if n < 0 and not plan.nullable:
             raise WireError(f"{plan.name}: must not be null in this version")
+        if n > _MAX_STRING_BYTES and plan.kind == STRING:
+            raise WireError(f"{plan.name}: a string of {n} bytes, at most {_MAX_STRING_BYTES} fit")
         if plan.flexible:
             self.uvarint(n + 1)
         elif plan.kind == STRING:
-            if n > _MAX_STRING_BYTES:
-                raise WireError(f"{plan.name}: a string of {n} bytes, at most {_MAX_STRING_BYTES} fit")
             self.int16(n)
         else:
             self.int32(n)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
-from ottla.base.config import ConfigType
+from ottla.base.config import ConfigType, sendable
 from ottla.broker.config import BrokerConfig
 from ottla.broker.handlers.altered import Asked, alter_all, check_access, check_names, check_values
 from ottla.broker.handlers.table import RequestContext
@@ -90,6 +90,13 @@ def _operate(
     present = own[name] if name in own else render(resource.default(config, name)) or ""
     words = [word for word in present.split(",") if word]
     named = [word.strip() for word in (value or "").split(",") if word.strip()]
-    if kind == _APPEND:
-        return ",".join(words + [word for word in named if word not in words])
-    return ",".join(word for word in words if word not in named)
+    if kind == _SUBTRACT:
+        gone = set(named)
+        return ",".join(word for word in words if word not in gone)
+    there = set(words)
+    after = ",".join(words + [word for word in named if word not in there])
+    # A start could not read a longer one; neither could a client that asks for it.
+    problem = sendable(after)
+    if problem is not None:
+        raise RefusedError(ErrorCode.INVALID_CONFIG, f"Can't APPEND to {name}: the value {problem}")
+    return after
