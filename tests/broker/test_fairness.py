@@ -5,7 +5,7 @@ import struct
 from typing import Any
 
 from ottla.base.clock import ManualClock
-from ottla.base.limits import FRAME_BYTES_AT_ONCE, FRAMES_AT_ONCE
+from ottla.base.limits import FRAME_BYTES_AT_ONCE, FRAMES_AT_ONCE, ROW_MS
 from ottla.broker.answers import Frame, Later
 from ottla.broker.connections import Connections
 from ottla.broker.listening import Listener
@@ -65,4 +65,25 @@ async def test_large_requests_that_have_waited_do_not_keep_the_others_waiting() 
         await asyncio.sleep(0)  # a turn of the loop
         assert sum(handled[before:]) < FRAME_BYTES_AT_ONCE + size
     assert greedy.answers() == b"w" + b"a" * count
+    greedy.close()
+
+
+async def test_requests_that_take_long_end_the_row() -> None:
+    """Each is far below every limit, and takes a millisecond."""
+    clock, handled = ManualClock(), 0
+
+    def dispatch(frame: Frame, session: object) -> Any:
+        nonlocal handled
+        handled += 1
+        clock.advance(1)
+        return b"a"
+
+    connections = Connections(clock, max_connections=10, max_idle_ms=-1)
+    listener = Listener(dispatch, clock, connections, name="PLAINTEXT", max_request_bytes=1_000_000)
+    greedy = LoneClient(listener)
+    greedy.send(6)
+    for turn in range(1, 4):
+        assert handled == turn * ROW_MS
+        await asyncio.sleep(0)  # a turn of the loop
+    assert greedy.answers() == b"a" * 6
     greedy.close()

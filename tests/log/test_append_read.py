@@ -1,10 +1,14 @@
 """Append and read: offsets, refusals, slices, the index on the way."""
 
+import struct
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.base.errors import StorageError
+from ottla.base.limits import MAX_INDEX_INTERVAL_BYTES
 from ottla.log.config import LogConfig, TimestampType
 from ottla.log.memory import MemoryStorage
 from ottla.log.results import Isolation, Origin
@@ -165,6 +169,21 @@ def test_a_read_at_any_offset_returns_the_batch_that_contains_it(
             first = headers(each.read(offset, 1))[0]
             assert first.base_offset <= offset <= first.last_offset
         assert [parse_header(one).record_count for one in every_batch(each)] == counts
+
+
+def test_the_way_from_an_index_entry_is_short_whatever_the_setting_says() -> None:
+    """A fetch of many partitions goes from header to header in each of them."""
+    storage = MemoryStorage()
+    log = open_log(storage, LogConfig(index_interval_bytes=2_000_000_000))
+    written = batch()
+    for _ in range(10 * MAX_INDEX_INTERVAL_BYTES // len(written)):
+        append(log, written)
+    log.close()
+    (index,) = (name for name in storage.names() if name.endswith(".index"))
+    entries = storage.read(index) or b""
+    positions = [0, *(position for _, position in struct.iter_unpack(">ii", entries) if position)]
+    assert max(after - before for before, after in pairwise(positions)) <= MAX_INDEX_INTERVAL_BYTES + 2 * len(written)
+    assert len(positions) >= 9
 
 
 def test_a_log_whose_first_append_found_no_room_goes_on_once_there_is() -> None:

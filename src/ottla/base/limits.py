@@ -89,6 +89,15 @@ MAX_WAITING_FRAMES: Final = 64
 FRAMES_AT_ONCE: Final = 8
 #: The row ends when its requests have so many bytes, too: they may have an element in every four bytes.
 FRAME_BYTES_AT_ONCE: Final = 65_536
+#: And when they have taken so long: each may be far below every limit, and eight of them a quarter of a second.
+ROW_MS: Final = 2
+
+#: Bytes of a log between two entries of its offset index, whatever `index.interval.bytes` says: a reader that looks for
+#: an offset goes from header to header in between, and a fetch of many partitions does so for each.
+MAX_INDEX_INTERVAL_BYTES: Final = 32_768
+
+#: Bytes of the salt of a SCRAM credential; tools draw some 20.
+MAX_SALT_BYTES: Final = 1_024
 
 #: Bytes that one connection sends in one turn, to a peer that takes them as fast: a millisecond of the event loop.
 SENT_AT_ONCE_BYTES: Final = 1_048_576

@@ -30,6 +30,7 @@ from ottla.base.limits import (
     LARGE_FRAME_BYTES,
     MAX_WAITING_BYTES,
     MAX_WAITING_FRAMES,
+    ROW_MS,
     SLOW_FRAME_MS,
     STALLED_FRAME_MS,
 )
@@ -333,13 +334,16 @@ class Connection(asyncio.BufferedProtocol):
     def _work(self) -> None:
         """Answer waiting frames until one has to wait. Then decide whether the socket should be read.
 
-        After a few frames in a row, or large ones, the other connections have their turn.
+        After a few frames in a row, or large ones, or some that took long, the other connections have their turn.
         """
         if self._transport is None:
             return  # it is lost; this turn was due before
         handled = handled_bytes = 0
+        clock = self._listener.clock
+        end_ms = clock.monotonic_ms() + ROW_MS if len(self._waiting) > 1 else None
         while self._waiting and self._later is None and self._outbox is not None and not self._outbox.busy:
-            if handled == FRAMES_AT_ONCE or handled_bytes >= FRAME_BYTES_AT_ONCE:
+            is_long = handled > 0 and end_ms is not None and clock.monotonic_ms() >= end_ms
+            if is_long or handled == FRAMES_AT_ONCE or handled_bytes >= FRAME_BYTES_AT_ONCE:
                 if not self._turn_is_due:
                     self._turn_is_due = True
                     asyncio.get_running_loop().call_soon(self._take_turn)

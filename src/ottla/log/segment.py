@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Final
 
 from ottla.base.errors import CorruptDataError, StorageError
+from ottla.base.limits import MAX_INDEX_INTERVAL_BYTES
 from ottla.log.checking import ANY_OFFSET, last_sound_offset, refuse_old_message, whole_batch
 from ottla.log.config import LogConfig
 from ottla.log.damage import Cut
@@ -53,7 +54,7 @@ class Segment:
         self._log: File | None = None
         self._since_index_bytes = 0
         self.base_offset = base_offset
-        self.index_interval_bytes = config.index_interval_bytes
+        self.index_interval_bytes = min(config.index_interval_bytes, MAX_INDEX_INTERVAL_BYTES)
         size = config.segment_index_bytes
         self.offset_index = OffsetIndex(storage, file_name(base_offset, OFFSET_INDEX), base_offset, size)
         self.time_index = TimeIndex(storage, file_name(base_offset, TIME_INDEX), base_offset, size)

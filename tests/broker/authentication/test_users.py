@@ -82,6 +82,7 @@ async def test_what_cannot_be_is_refused_and_the_others_are_carried_out(client: 
         _upsertion(""),
         _upsertion("other", mechanism=3),
         _upsertion("saltless", salt=b""),
+        _upsertion("salty", salt=bytes(1_025)),
         _upsertion("twice"),
         _upsertion("twice", _SHA_512),
         _upsertion("both"),
@@ -98,6 +99,7 @@ async def test_what_cannot_be_is_refused_and_the_others_are_carried_out(client: 
         "": unacceptable,
         "other": ErrorCode.UNSUPPORTED_SASL_MECHANISM,
         "saltless": unacceptable,
+        "salty": unacceptable,
         "twice": ErrorCode.DUPLICATE_RESOURCE,
         "good": 0,
     }

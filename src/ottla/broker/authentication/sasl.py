@@ -15,7 +15,7 @@ import struct
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import partial
-from hashlib import sha256
+from hashlib import shake_256
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.base.clock import Clock
@@ -168,12 +168,10 @@ class Sasl:
         chosen = int.from_bytes(hmac.digest(self._secret, b"shape " + name, "sha256")) % len(shapes)
         size, iterations = shapes[chosen]
         drawn = hmac.digest(self._secret, name, "sha256")
-        salt = drawn
-        while len(salt) < size:
-            salt += sha256(salt).digest()
+        salt = shake_256(drawn).digest(size)
         key = hmac.digest(self._secret, drawn, HASHES[mechanism].name)
         # It is made for those who exist, too: the time tells nothing.
-        stand_in = ScramCredential(salt[:size], key, key, iterations)
+        stand_in = ScramCredential(salt, key, key, iterations)
         found = self._image.scram.get(number, {}).get(user)
         return (stand_in, False) if found is None else (found, True)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Final, Protocol
 
 from ottla.base.errors import StorageError
+from ottla.base.limits import MAX_SALT_BYTES
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.image import MetadataImage
 from ottla.broker.metadata.records import (
@@ -111,6 +112,9 @@ def _upsertion_problem(asked: ScramCredentialUpsertion) -> _Problem | None:
     if not asked.salt:
         # Apache Kafka takes it, and the user can never log in: our client, among others, refuses to use no salt.
         return ErrorCode.UNACCEPTABLE_CREDENTIAL, "The salt is empty"
+    if len(asked.salt) > MAX_SALT_BYTES:
+        # Each login sends it, and a stand-in as long as it to who asks for a user that is not there.
+        return ErrorCode.UNACCEPTABLE_CREDENTIAL, f"The salt has {len(asked.salt)} bytes, at most {MAX_SALT_BYTES}"
     return None
 
 
