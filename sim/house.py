@@ -15,7 +15,7 @@ from ottla.broker.app import BrokerApp
 from ottla.broker.config import BrokerConfig
 from ottla.broker.metadata.names import GROUP_TOPIC, TRANSACTION_TOPIC
 from ottla.broker.ports.topics import NewTopic
-from ottla.broker.runtime.partitions import Partition
+from ottla.broker.runtime.partition import Partition
 from ottla.coordinator.group.shard import GroupShard
 from ottla.coordinator.txn.shard import TransactionShard
 from ottla.log.checkpoint import RECOVERY_POINT_CHECKPOINT, decode_offsets

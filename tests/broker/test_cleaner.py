@@ -12,7 +12,7 @@ import pytest
 from ottla.base.clock import ManualClock
 from ottla.base.types import TopicPartition
 from ottla.broker.runtime.cleaner import Cleaner, Pace
-from ottla.broker.runtime.partitions import Partition
+from ottla.broker.runtime.partition import Partition
 from ottla.log.checkpoint import CLEANER_OFFSET_CHECKPOINT
 from ottla.log.names import CLEANED, SWAP
 from ottla.testing import AsyncBroker

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.runtime.partitions import Partition
+from ottla.broker.runtime.partition import Partition
 from ottla.log.partition import PartitionLog
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey

@@ -9,7 +9,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from ottla.base.types import TopicPartition
-from ottla.broker.runtime.partitions import Partition, _offsets
+from ottla.broker.runtime.partition import Partition
+from ottla.broker.runtime.partitions import _offsets
+from ottla.broker.runtime.wakes import Wakes
 from ottla.log.config import LogConfig
 from ottla.log.memory import MemoryStorage
 from ottla.log.partition import PartitionLog
@@ -83,7 +85,7 @@ async def _on_a_device_that_refuses_syncs(broker: AsyncBroker) -> tuple[MemorySt
     storage, node = MemoryStorage(), broker.node
     tp = TopicPartition("t", 0)
     log = PartitionLog.open(tp, storage, LogConfig(flush_messages=1), 0)
-    partition = Partition(tp, node.image.topics["t"].topic_id, log, 0)
+    partition = Partition(tp, node.image.topics["t"].topic_id, log, 0, Wakes())
     node.partitions.add([partition])
     storage.refuses = lambda action, name: action == "sync"
     return storage, partition

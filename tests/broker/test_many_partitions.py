@@ -11,7 +11,7 @@ import pytest
 from ottla.base.types import TopicPartition
 from ottla.broker.handlers import fetch, produce
 from ottla.broker.handlers.parts import PART_PARTITIONS
-from ottla.broker.runtime.partitions import Partition
+from ottla.broker.runtime.partition import Partition
 from ottla.broker.runtime.slices import TURN_MS
 from ottla.log.results import Origin
 from ottla.testing import AsyncBroker

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from ottla.base.types import TopicPartition
 from ottla.broker.metadata.names import GROUP_TOPIC
-from ottla.broker.runtime.partitions import Partition
+from ottla.broker.runtime.partition import Partition
 from ottla.broker.runtime.shard import ShardRunner, ShardState
+from ottla.broker.runtime.wakes import Wakes
 from ottla.coordinator.group.context import RequestContext
 from ottla.coordinator.group.shard import GroupShard
 from ottla.log.config import LogConfig
@@ -35,7 +36,7 @@ def _coordinator(broker: AsyncBroker, storage: MemoryStorage) -> ShardRunner[Gro
     before = broker.node.partitions.find(GROUP_TOPIC, runner.tp.partition)
     assert before is not None
     log = PartitionLog.open(TopicPartition(*runner.tp), storage, LogConfig(flush_messages=1), 0)
-    broker.node.partitions.add([Partition(runner.tp, before.topic_id, log, 0)])
+    broker.node.partitions.add([Partition(runner.tp, before.topic_id, log, 0, Wakes())])
     return runner
 
 

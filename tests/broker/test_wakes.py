@@ -6,7 +6,7 @@ from typing import cast
 
 from ottla.base.limits import FETCHES_AT_ONCE
 from ottla.base.types import TopicPartition
-from ottla.broker.runtime.partitions import Partition
+from ottla.broker.runtime.partition import Partition
 from ottla.broker.runtime.purgatory import DelayedFetch
 from ottla.broker.runtime.wakes import Wakes
 from ottla.log.partition import PartitionLog
@@ -27,7 +27,7 @@ class _Fetch:
 
 
 def _waiting(count: int, wakes: Wakes, max_wait_ms: int) -> tuple[Partition, list[asyncio.Future[object]], list[int]]:
-    partition = Partition(TopicPartition("t", 0), bytes(16), cast(PartitionLog, None), 0)
+    partition = Partition(TopicPartition("t", 0), bytes(16), cast(PartitionLog, None), 0, wakes)
     read: list[int] = []
     futures: list[asyncio.Future[object]] = []
     for number in range(count):
@@ -53,6 +53,31 @@ async def test_one_append_has_a_few_fetches_read_in_each_turn() -> None:
         assert len(read) - before <= FETCHES_AT_ONCE
     assert read == list(range(_MANY))
     assert turns == 3
+
+
+async def test_many_are_told_once_in_a_turn_whatever_it_appends() -> None:
+    """A produce of fifty batches for one partition told each of 4,000 fetches of each: 170 ms."""
+    wakes, told = Wakes(), list[int]()
+
+    class Told:
+        def appended(self, partition: Partition, size_bytes: int, /) -> None:
+            told.append(size_bytes)
+
+        def gone(self, partition: Partition, /) -> None:
+            raise AssertionError("it is there")
+
+    partition = Partition(TopicPartition("t", 0), bytes(16), cast(PartitionLog, None), 0, wakes)
+    for _ in range(_MANY):
+        partition.watch(Told())
+    for size_bytes in range(1, 51):
+        partition.appended(size_bytes)
+    assert told == [1] * _MANY
+    await asyncio.sleep(0)
+    assert told == [1] * _MANY + [sum(range(2, 51))] * _MANY
+    await asyncio.sleep(0)
+    assert len(told) == 2 * _MANY
+    partition.appended(7)
+    assert told[2 * _MANY :] == [7] * _MANY
 
 
 async def test_few_are_read_in_the_next_turn() -> None:

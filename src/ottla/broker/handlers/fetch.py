@@ -28,7 +28,7 @@ from ottla.broker.ports.sessions import HasSessions
 from ottla.broker.ports.settings import HasConfig
 from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.topics import HasImage
-from ottla.broker.runtime.partitions import Partition
+from ottla.broker.runtime.partition import Partition
 from ottla.broker.runtime.purgatory import DelayedFetch
 from ottla.log.results import Isolation, Read
 from ottla.wire.acls import AclOperation, ResourceType

@@ -30,7 +30,7 @@ from ottla.broker.ports.topics import HasImage
 from ottla.broker.ports.transactions import HasVerification
 from ottla.broker.runtime.answers import gather, then
 from ottla.broker.runtime.opening import Opening
-from ottla.broker.runtime.partitions import Partition
+from ottla.broker.runtime.partition import Partition
 from ottla.broker.runtime.recompression import Recompression
 from ottla.coordinator.txn.add_partitions_to_txn import produce_error
 from ottla.log.results import NO_GUARD, RecordError

@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 
 from ottla.broker.disk import Space
 from ottla.broker.runtime.faults import DiskFaults
-from ottla.broker.runtime.partitions import Partition
+from ottla.broker.runtime.partition import Partition
 from ottla.broker.runtime.slices import Slices
 from ottla.broker.runtime.syncs import Syncs
 from ottla.broker.runtime.wakes import Wakes

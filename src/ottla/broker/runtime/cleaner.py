@@ -19,7 +19,8 @@ from ottla.base.clock import Clock
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.base.words import counted
 from ottla.broker.config import BrokerConfig
-from ottla.broker.runtime.partitions import Partition, Partitions
+from ottla.broker.runtime.partition import Partition
+from ottla.broker.runtime.partitions import Partitions
 from ottla.broker.runtime.slices import Slices
 from ottla.log.cleaner.cleaning import Cleaning, Memory
 from ottla.log.cleaner.swap import Swap

@@ -9,7 +9,8 @@ from functools import partial
 
 from ottla.base.errors import StorageError, kept
 from ottla.base.types import TopicPartition
-from ottla.broker.runtime.partitions import Partition, Partitions
+from ottla.broker.runtime.partition import Partition
+from ottla.broker.runtime.partitions import Partitions
 from ottla.broker.runtime.slices import Slices
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from ottla.base.clock import Clock
 from ottla.base.errors import CorruptDataError, StorageError
@@ -25,6 +25,7 @@ from ottla.broker.runtime.checkpoints import Checkpoints, PartitionOffsets
 from ottla.broker.runtime.directories import make_free, mark_deleted, remove_partition, set_strays_aside
 from ottla.broker.runtime.faults import DiskFaults
 from ottla.broker.runtime.findings import told_of
+from ottla.broker.runtime.partition import Partition
 from ottla.broker.runtime.slices import Slices
 from ottla.broker.runtime.syncs import Syncs
 from ottla.broker.runtime.wakes import Wakes
@@ -45,68 +46,6 @@ T = TypeVar("T")
 _NEW = Outside()
 #: For batches that are compressed anew, or looked at.
 _BATCH_THREADS: Final = max(2, min(8, os.cpu_count() or 1))
-
-
-class Watcher(Protocol):
-    """Something that waits for a partition to change: a fetch (`runtime.purgatory`)."""
-
-    def appended(self, partition: "Partition", size_bytes: int, /) -> None:
-        """`size_bytes` were appended."""
-        ...
-
-    def gone(self, partition: "Partition", /) -> None:
-        """The partition is deleted."""
-        ...
-
-
-class Partition:
-    """A partition's log, and who waits for it to grow."""
-
-    __slots__ = ("_watchers", "leader_epoch", "log", "synced_ms", "topic_id", "tp", "untold_bytes")
-
-    def __init__(self, tp: TopicPartition, topic_id: bytes, log: PartitionLog, leader_epoch: int) -> None:
-        self.tp = tp
-        self.topic_id = topic_id
-        self.log = log
-        self.leader_epoch = leader_epoch
-        #: When it was last synced by itself, by the monotonic clock (`flush.ms`).
-        self.synced_ms: int | None = None
-        #: What watchers were not told of when it came: the sync that it waited for was refused.
-        self.untold_bytes = 0
-        #: In the order in which they came. (A set has the order of addresses: no run would be like the one before.)
-        self._watchers: dict[Watcher, None] = {}
-
-    def check_leader_epoch(self, current: int) -> ErrorCode:
-        """Compare the leader epoch that a client believes in with ours (KIP-320); -1 means that it names none."""
-        if current in (-1, self.leader_epoch):
-            return ErrorCode.NONE
-        return ErrorCode.FENCED_LEADER_EPOCH if current < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
-
-    def watch(self, watcher: Watcher) -> None:
-        """Tell `watcher` about changes, until `unwatch`."""
-        self._watchers[watcher] = None
-
-    def unwatch(self, watcher: Watcher) -> None:
-        """Stop telling it. No-op for a watcher that does not watch."""
-        self._watchers.pop(watcher, None)
-
-    @property
-    def watched(self) -> bool:
-        """Whether somebody waits for it to change."""
-        return bool(self._watchers)
-
-    def appended(self, size_bytes: int) -> None:
-        """Tell the watchers that a batch was appended or a transaction ended, and what they were not told before."""
-        size_bytes += self.untold_bytes
-        self.untold_bytes = 0
-        if self._watchers:
-            for watcher in tuple(self._watchers):
-                watcher.appended(self, size_bytes)
-
-    def gone(self) -> None:
-        """Tell the watchers that it is deleted."""
-        for watcher in tuple(self._watchers):
-            watcher.gone(self)
 
 
 class Partitions:
@@ -321,7 +260,8 @@ class Partitions:
 
     def open_new(self, tp: TopicPartition, topic_id: bytes, config: LogConfig) -> Partition:
         """A new partition, which `find` does not find yet. What the checkpoints say of it is about an older topic."""
-        return Partition(tp, topic_id, self._open(tp, topic_id, config, None), leader_epoch=0)
+        log = self._open(tp, topic_id, config, None)
+        return Partition(tp, topic_id, log, leader_epoch=0, wakes=self.wakes)
 
     def sync_names(self) -> None:
         """Bring the new directories to the device, with one sync for all. May run in another thread.
@@ -349,7 +289,7 @@ class Partitions:
             tp = TopicPartition(topic.name, number)
             if tp not in self._partitions:
                 log = self._open(tp, topic.topic_id, config, self._checkpoints, leader_epoch=image.leader_epoch)
-                self._partitions[tp] = Partition(tp, topic.topic_id, log, image.leader_epoch)
+                self._partitions[tp] = Partition(tp, topic.topic_id, log, image.leader_epoch, self.wakes)
 
     def reconfigure(self, topic: TopicImage, overrides: dict[str, str]) -> None:
         """Use the topic's changed settings."""

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Protocol
 
-from ottla.broker.runtime.partitions import Partition
+from ottla.broker.runtime.partition import Partition
 from ottla.broker.runtime.wakes import Wakes
 
 

@@ -11,7 +11,8 @@ from ottla.base.errors import StorageError
 from ottla.broker.config import BrokerConfig
 from ottla.broker.connections import Connections
 from ottla.broker.runtime.cleaner import Cleaner
-from ottla.broker.runtime.partitions import Partition, Partitions
+from ottla.broker.runtime.partition import Partition
+from ottla.broker.runtime.partitions import Partitions
 from ottla.broker.runtime.slices import Slices
 from ottla.broker.runtime.timers import Timers
 
