@@ -15,11 +15,11 @@ from bench.clients.shape import Shape
 from bench.figure import CPU, RATE, Measure, Unit, Values
 
 NOTE = (
-    "Each record's value and offset is looked at, or each delivery is told. `columns` is `poll_arrow` beside `consume` "
-    "of 5,000, `send as columns` is `send_arrow` beside `produce`. A transaction has 500 records: read, changed, sent, "
-    "and committed with their offsets. CPU is of the client's process. *Nothing* is the same loop with an empty "
-    "function. Aims, beside confluent-kafka: send 1.0, poll 2, columns 5, send as columns 5, transactions 3; beside "
-    "aiokafka 4."
+    "Each record's value and offset is looked at, or each delivery is told. `columns` is `poll_arrow`, whose rows are "
+    "counted, beside `consume` of 5,000; `send as columns` is `send_arrow` beside `produce`. A transaction has 500 "
+    "records: read, changed, sent, and committed with their offsets. CPU is of the client's process. *Nothing* is the "
+    "same loop with an empty function. Aims, beside confluent-kafka: send 1.0, poll 2, columns 5, send as columns 5, "
+    "transactions 3; beside aiokafka 4."
 )
 #: A loop of a client, by the name of its figure.
 _Loops = dict[str, Callable[[str, Shape], Cost]]

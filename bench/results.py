@@ -49,12 +49,14 @@ class Comparison:
             lines += [" | ".join(["", *header, ""]).strip(), "|" + "---|" + "---:|" * (len(header) - 1)]
             lines += [" | ".join(["", *row, ""]).strip() for row in self.rows()]
             lines.append("")
-        lines += [f"Not measured: {fault}\n" for fault in self.faults]
+        lines += [f"Not measured: {fault}\n" for fault in dict.fromkeys(self.faults)]
         return "\n".join(lines)
 
 
 def _ratio(mine: list[float], other: list[float], unit: Unit) -> str:
-    pairs = [(a, b) for a, b in zip(mine, other, strict=False) if a > 0 and b > 0]
+    if mine and other and len(mine) != len(other):  # one has failed in a round, nobody knows in which
+        mine, other = [statistics.median(mine)], [statistics.median(other)]
+    pairs = [(a, b) for a, b in zip(mine, other, strict=True) if a > 0 and b > 0] if mine and other else []
     if not pairs:
         return "–"
     return f"{statistics.median(a / b if unit.higher_is_better else b / a for a, b in pairs):.2f}"
@@ -72,7 +74,7 @@ def show(comparison: Comparison) -> None:
         table.add_row(*row)
     console = Console()
     console.print(table)
-    for fault in comparison.faults:
+    for fault in dict.fromkeys(comparison.faults):
         console.print(f"not measured: {fault}", markup=False)
 
 
