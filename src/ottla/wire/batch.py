@@ -331,13 +331,13 @@ def validate(buf: Buffer, pos: int, header: BatchHeader, max_bytes: int) -> None
         raise InvalidRecordError("a transactional batch without a producer id")
 
 
-def iter_headers(buf: Buffer, *, strict: bool = False) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each batch in `buf`, a fetch response or a segment, in order.
+def iter_headers(buf: Buffer, *, start: int = 0, strict: bool = False) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of each batch in `buf`, a fetch response or a segment, in order, from `start` on.
 
     A last batch that is cut off, as a fetch may end, ends the iteration; with `strict` it raises CorruptBatchError.
     Anything that is not a batch (magic, a length below the header's) always raises.
     """
-    pos, end = 0, len(buf)
+    pos, end = start, len(buf)
     while pos < end:
         if end - pos >= HEADER_BYTES:
             header = parse_header(buf, pos)

@@ -5,7 +5,7 @@ range, by producer id and first offset. From this offset on, the producer's tran
 abort marker. The user never gets control records. The position moves over everything that is left out.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import CorruptDataError
@@ -21,7 +21,9 @@ from ottla.wire.batch import (
     is_emptied,
     iter_headers,
     parse_end_txn_marker,
+    parse_header,
 )
+from ottla.wire.batch_walk import batch_positions
 from ottla.wire.codec import Buffer
 from ottla.wire.records import ConsumerBatch
 
@@ -62,12 +64,16 @@ class FetchedPartition:
         self.size_bytes = len(data)
         self._data = data
         self._decoding = decoding
-        self._headers: list[tuple[int, BatchHeader]] = []
+        #: Where each batch begins. Headers are made when somebody takes: there may be one in every 70 bytes.
+        self._positions, walked = batch_positions(data)
+        self._newest_epoch = state.leader_epoch
+        self._kept: tuple[int, BatchHeader] | None = None
         self._damage: CorruptDataError | None = None
         self._failure: Exception | None = None
+        #: Where the next fetch goes on.
+        self.end_offset = self._header(-1).last_offset + 1 if self._positions else state.fetch_offset
         try:
-            for pos, header in _ascending(data):
-                self._headers.append((pos, _of_epochs_up_to(state.leader_epoch, header)))
+            _check_rest(data, walked, self.end_offset if self._positions else 0)
         except CorruptDataError as error:
             self._damage = error
         self._next = 0
@@ -81,8 +87,6 @@ class FetchedPartition:
             self._all_aborted = sorted(aborted, key=lambda found: found[1], reverse=True)
         self._aborted = list(self._all_aborted)
         self._aborting: set[int] = set()
-        #: Where the next fetch goes on.
-        self.end_offset = self._headers[-1][1].last_offset + 1 if self._headers else state.fetch_offset
 
     @property
     def is_void(self) -> bool:
@@ -101,7 +105,7 @@ class FetchedPartition:
 
     @property
     def _batches_taken(self) -> bool:
-        return self._batch_taken and self._next >= len(self._headers)
+        return self._batch_taken and self._next >= len(self._positions)
 
     @property
     def _batch_taken(self) -> bool:
@@ -171,7 +175,7 @@ class FetchedPartition:
         begin = self._next
         if not self._batch_taken:  # some records of this batch were taken; the rest comes as columns
             begin -= 1
-        stop = len(self._headers)
+        stop = len(self._positions)
         try:
             columns = self._columns(begin, stop, with_headers)
         except CorruptDataError:
@@ -180,7 +184,7 @@ class FetchedPartition:
             except CorruptDataError as error:
                 raise self._corrupt(error) from error
         if stop:
-            last = self._headers[stop - 1][1]
+            last = self._header(stop - 1)
             self._move(last.last_offset + 1, last.partition_leader_epoch)
         self._next = stop
         self._batch, self._records = None, []
@@ -189,7 +193,7 @@ class FetchedPartition:
 
     def _columns_before_damage(self, begin: int, with_headers: bool) -> "tuple[int, pyarrow.RecordBatch]":
         """The longest run of batches that can be read, and where it stops. Raises if the first one cannot be read."""
-        good, bad = begin, len(self._headers)
+        good, bad = begin, len(self._positions)
         aborts = self._aborted, self._aborting
         while bad - good > 1:
             middle = (good + bad) // 2
@@ -207,10 +211,11 @@ class FetchedPartition:
         from ottla.wire.columns import decode_columns
 
         aborts = list(self._aborted), set(self._aborting)
-        first = self._headers[begin][0] if begin < stop else len(self._data)
-        end = self._headers[stop - 1][0] + self._headers[stop - 1][1].size_bytes if stop else 0
+        first = self._positions[begin] if begin < stop else len(self._data)
+        end = self._positions[stop - 1] + self._header(stop - 1).size_bytes if stop else 0
         try:
-            left_out = {h.base_offset for pos, h in self._headers[self._next : stop] if self._left_out(pos, h)}
+            coming = ((self._positions[at], self._header(at)) for at in range(self._next, stop))
+            left_out = {header.base_offset for pos, header in coming if self._left_out(pos, header)}
             return decode_columns(
                 self._data if (first, end) == (0, len(self._data)) else memoryview(self._data)[first:end],
                 start_offset=self.state.position,
@@ -256,7 +261,7 @@ class FetchedPartition:
         self._at = 0
         self._records = []
         if batch is None:
-            batch = self._opened(*self._headers[self._next])
+            batch = self._opened(self._positions[self._next], self._header(self._next))
         records = [] if batch is None else batch.take(self.state.position, wanted)
         if self._batch is None:
             self._next += 1  # only now: a batch that cannot be decoded must not be passed over
@@ -274,8 +279,15 @@ class FetchedPartition:
         )
 
     def _batch_done(self) -> None:
-        header = self._headers[self._next - 1][1]
+        header = self._header(self._next - 1)
         self._move(header.last_offset + 1, header.partition_leader_epoch)
+
+    def _header(self, number: int) -> BatchHeader:
+        """The header of a batch; that of the last one who was asked for is at hand."""
+        pos = self._positions[number]
+        if self._kept is None or self._kept[0] != pos:
+            self._kept = pos, _of_epochs_up_to(self._newest_epoch, parse_header(self._data, pos))
+        return self._kept[1]
 
     def _move(self, offset: int, epoch: int | None) -> None:
         if offset > self.state.position:
@@ -310,16 +322,12 @@ class FetchedPartition:
         return record._replace(key=key, value=value)
 
 
-def _ascending(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """Like `iter_headers`; raises CorruptBatchError if a batch's offsets do not follow those before it."""
-    behind = 0
-    for pos, header in iter_headers(data):
-        if header.last_offset_delta < 0 or header.base_offset < behind:
-            raise CorruptBatchError(
-                f"a batch of offsets {header.base_offset} to {header.last_offset} comes behind offset {behind - 1}"
-            )
-        behind = header.last_offset + 1
-        yield pos, header
+def _check_rest(data: Buffer, pos: int, behind: int) -> None:
+    """Raise CorruptBatchError unless the data ends at `pos`, or inside a batch: another would have been walked over."""
+    for _, header in iter_headers(data, start=pos):
+        raise CorruptBatchError(
+            f"a batch of offsets {header.base_offset} to {header.last_offset} comes behind offset {behind - 1}"
+        )
 
 
 def _of_epochs_up_to(newest: int, header: BatchHeader) -> BatchHeader:
