@@ -172,6 +172,18 @@ def test_s2_a_copy_with_a_sink_id_of_its_own_writes_by_itself(world: SinkWorld) 
     assert output(world) == Counter({"a": 2})
 
 
+def test_s2_a_copy_that_is_ahead_stops_neither_itself_nor_the_query_it_was_copied_from(world: SinkWorld) -> None:
+    own = {"sink.id": f"{world.topic}.copy"}
+    plan(world, 0, 3)
+    first = run(world, options(world, world.checkpoint), 0, "a")
+    for number in range(3):
+        plan(world, number, 3 + number)
+        run(world, options(world, world.checkpoint, **own), number, "copied")
+    plan(world, 1, 9)
+    assert run(world, options(world, world.checkpoint), 1, "b") == first
+    assert output(world) == Counter({"a": 1, "b": 1, "copied": 3})
+
+
 def of_a_version_before(options: SinkOptions, number: int = -1) -> SinkOptions:
     former = former_default_sink_ids(options.query_name, options.checkpoint)
     assert len({options.sink_id, *former}) == 3

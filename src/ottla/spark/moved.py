@@ -7,6 +7,7 @@ sinks under it. So the ledger is asked:
 
 * The location written in another way is the same one. Versions before made other ids of it, which several places could
   share. A sink that is known under such an id keeps it.
+* Who has decided the batch before this one, or this one, has not moved: another sink that is ahead is that of a copy.
 * Another place, or another name, may be a copy of the checkpoint whose query still runs. To go on under the former id
   would stop that one, and to go on under the new one could write a batch twice: the query is refused, and told what to
   set.
@@ -34,9 +35,11 @@ def sink_in_use(known: Sequence[str], query: str | None) -> Steps:
 
 
 def check_not_moved(claim: Claim, key: BatchKey) -> Steps:
-    """Raise ConfigError if another sink has a later batch of this query than the claim's. Returns None."""
+    """Raise ConfigError if the claim's sink has missed batches of this query that another one has. Returns None."""
     ledger: Ledger = yield ReadLedger()
     known = claim.past.get(key.query, QueryPast()).latest
+    if known >= 0 and known >= key.batch - 1:
+        return  # it goes on where it was; another sink that is ahead is a copy's, with a sink.id of its own
     sinks = ledger.sinks_of(key.query)
     sinks.pop(claim.sink, None)
     if not sinks:
