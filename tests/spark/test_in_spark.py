@@ -280,6 +280,41 @@ def test_s2_two_writes_of_a_batch_need_two_sink_ids(
         run("b", [(one, one), (two, one)])
 
 
+def batches_of(spark: Any, bootstrap: str, source: str, checkpoint: Path, write: Callable[[Any, int], Any]) -> None:
+    """What `source` has goes to `write`, in one micro-batch."""
+    lines = spark.readStream.format("ottla").option("kafka.bootstrap.servers", bootstrap).option("subscribe", source)
+    rows = lines.option("startingOffsets", "earliest").load().selectExpr("to_json(struct(offset)) AS value")
+    stream = rows.writeStream.foreachBatch(write).option("checkpointLocation", str(checkpoint))
+    stream.trigger(availableNow=True).start().awaitTermination()
+
+
+def test_s2_a_foreach_batch_that_could_write_its_replay_twice_is_refused(
+    spark: Any, bootstrap: str, fresh_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    source, target = make_topic(bootstrap, fresh_name("in")), make_topic(bootstrap, fresh_name("plain"))
+    send_lines(bootstrap, source)
+    sink = {"kafka.bootstrap.servers": bootstrap, "topic": target, "sink.id": target}
+
+    def run(**more: str) -> None:
+        def write(frame: Any, _number: int) -> None:
+            frame.write.format("ottla").options(**sink).options(**more).mode("append").save()
+
+        batches_of(spark, bootstrap, source, tmp_path, write)
+
+    with pytest.raises(
+        Exception, match=r"ConfigError: sink .* of a streaming query.*ottla\.spark\.pipeline\.foreach_batch"
+    ):
+        run()
+    assert read_committed(bootstrap, target) == []
+    run(queryId=target, batchId="0")
+    (tmp_path / "commits" / "0").unlink()
+    run(queryId=target, batchId="0")
+    assert len(read_committed(bootstrap, target)) == len(LINES)
+    (tmp_path / "commits" / "0").unlink()
+    run(semantics="at-least-once")
+    assert len(read_committed(bootstrap, target)) == len(LINES) * 2
+
+
 @pytest.mark.parametrize("how", ["option", "session", "foreach_batch"])
 def test_s2_a_checkpoint_that_lost_its_last_batch_stops_the_query(
     spark: Any, bootstrap: str, fresh_name: Callable[[str], str], tmp_path: Path, how: str

@@ -48,6 +48,7 @@ from ottla.spark.staged import Staged
 from ottla.spark.staging import StagingWriter
 
 log = logging.getLogger("ottla.spark")
+_BATCH = "streaming.sql.batchId"
 #: Sinks and checkpoints of which the log has already said, in this process, that the checkpoint cannot be read.
 _SAID: set[tuple[str, str | None]] = set()
 
@@ -307,7 +308,7 @@ class OttlaStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         context = TaskContext.get()
         require(context is not None, "write() is called in a task")
         query = context.getLocalProperty("sql.streaming.queryId")
-        batch = context.getLocalProperty("streaming.sql.batchId")
+        batch = context.getLocalProperty(_BATCH)
         key = BatchKey(query, int(batch))
         message = self._sink.write(key, context.partitionId(), iterator, _attempt(context))
         options = self._sink.options
@@ -346,7 +347,19 @@ class OttlaWriter(DataSourceArrowWriter):  # type: ignore[misc]
 
         context = TaskContext.get()
         require(context is not None, "write() is called in a task")
+        self._refuse_a_replay(context)
         return self._sink.write(self._key, context.partitionId(), iterator, _attempt(context))
+
+    def _refuse_a_replay(self, context: Any) -> None:
+        """Raise ConfigError if a streaming query's replay would write these rows again. Only tasks know it."""
+        options, query = self._sink.options, context.getLocalProperty("sql.streaming.queryId")
+        if query is not None and options.query_id is None and options.semantics is Semantics.EXACTLY_ONCE:
+            raise ConfigError(
+                f"sink {options.sink_id}: this is a batch write in batch {context.getLocalProperty(_BATCH)} of a "
+                f"streaming query ({query}). When Spark runs that batch again, its rows would be written twice. Write "
+                "it by ottla.spark.pipeline.foreach_batch(options)(frame, batch_id), with the same options and a "
+                "sink.id for each write; or accept it with semantics=at-least-once"
+            )
 
     def commit(self, messages: list[Any]) -> None:
         """All tasks have succeeded."""
