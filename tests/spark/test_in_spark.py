@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from operator import attrgetter
 from pathlib import Path
@@ -20,6 +21,7 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
 from ottla import Admin
+from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
 from ottla.spark.pipeline import foreach_batch
 from ottla.spark.progress import Report, SinkNote, listen
@@ -313,6 +315,36 @@ def test_s2_a_foreach_batch_that_could_write_its_replay_twice_is_refused(
     (tmp_path / "commits" / "0").unlink()
     run(semantics="at-least-once")
     assert len(read_committed(bootstrap, target)) == len(LINES) * 2
+
+
+def test_s2_the_sinks_of_a_batch_may_be_written_in_threads(
+    spark: Any, bootstrap: str, fresh_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    source, *targets = (make_topic(bootstrap, fresh_name(name)) for name in ("in", "one", "two"))
+    send_lines(bootstrap, source)
+    servers = {"kafka.bootstrap.servers": bootstrap}
+    writes = [foreach_batch({**servers, "topic": topic, "sink.id": topic}) for topic in targets]
+
+    def write(frame: Any, number: int) -> None:
+        with ThreadPoolExecutor(2) as pool:
+            for written in [pool.submit(each, frame.select("value"), number) for each in writes]:
+                written.result()
+
+    for _ in range(2):
+        batches_of(spark, bootstrap, source, tmp_path, write)
+        (tmp_path / "commits" / "0").unlink()  # the next run replays it
+    assert [len(read_committed(bootstrap, topic)) for topic in targets] == [len(LINES)] * 2
+
+    def same(frame: Any, number: int) -> None:
+        with ThreadPoolExecutor(1) as pool:
+            for _ in range(2):
+                pool.submit(writes[0], frame, number).result()
+
+    with pytest.raises(Exception, match=f"sink.id {targets[0]} has written batch 0 already"):
+        batches_of(spark, bootstrap, source, tmp_path, same)
+    frame = spark.createDataFrame([("v",)], "value string")
+    with pytest.raises(ConfigError, match=r"of which streaming query .* cannot be told"):
+        writes[0](frame, 1)
 
 
 @pytest.mark.parametrize("how", ["option", "session", "foreach_batch"])

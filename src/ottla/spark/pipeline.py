@@ -12,8 +12,9 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, NamedTuple
 
 from ottla.base.errors import ConfigError
@@ -185,6 +186,9 @@ def _read(uri: str) -> bytes:
 
 #: For each sink id the query, batch and run that this driver wrote last.
 _WRITTEN: dict[str, tuple[str, int, str]] = {}
+#: The sink ids that threads of this driver write to now.
+_WRITING: set[str] = set()
+_LOCK = threading.Lock()
 #: Queries whose checkpoint Spark did not tell us, and which the log has named already.
 _NOT_FOUND: set[str] = set()
 
@@ -196,8 +200,8 @@ def foreach_batch(options: Mapping[str, Any]) -> Callable[[Any, int], None]:
     `query.outputMode("update").foreachBatch(foreach_batch({"kafka.bootstrap.servers": …, "sink.id": "totals"}))`.
     A function that writes more than once needs a sink id for each write. With one id for both, the sink would take the
     second write for a replay of the first. With `kafka.group.id` this write's decision commits the source's offsets for
-    that group; where a function writes more than once, give it to the last write. Raises ConfigError; PipelineError
-    with Spark Connect.
+    that group; where a function writes more than once, give it to the last write. What it returns may be called in any
+    thread while its micro-batch runs. Raises ConfigError; PipelineError with Spark Connect.
     """
     given = {str(name): value for name, value in options.items()}
     lower = {name.lower(): str(value) for name, value in given.items()}
@@ -209,13 +213,7 @@ def foreach_batch(options: Mapping[str, Any]) -> Callable[[Any, int], None]:
 
     def write(frame: Any, batch_id: int) -> None:
         _require_own_session()
-        context = frame.sparkSession.sparkContext
-        query, run = context.getLocalProperty("sql.streaming.queryId"), context.getLocalProperty("spark.jobGroup.id")
-        written = (query, batch_id, run)
-        if exactly_once and _WRITTEN.get(sink) == written:
-            raise ConfigError(
-                f"sink.id {sink} has written batch {batch_id} already: give each write of a foreachBatch its own"
-            )
+        query, run = _query_and_run(frame.sparkSession)
         writer = frame.write.format("ottla").options(**given)
         if exactly_once and "checkpointlocation" not in lower:
             checkpoint = _checkpoint_of_running(frame.sparkSession, query)
@@ -225,10 +223,63 @@ def foreach_batch(options: Mapping[str, Any]) -> Callable[[Any, int], None]:
                     "that is cannot be found; give foreach_batch the option checkpointLocation"
                 )
             writer = writer if checkpoint is None else writer.option("checkpointLocation", checkpoint)
-        writer.option("queryId", query).option("batchId", batch_id).mode("append").save()
-        _WRITTEN[sink] = written
+        writer = writer.option("queryId", query).option("batchId", batch_id).mode("append")
+        with _active(frame.sparkSession), _once(sink, (query, batch_id, run)) if exactly_once else nullcontext():
+            writer.save()
 
     return write
+
+
+@contextmanager
+def _once(sink: str, written: tuple[str, int, str]) -> Iterator[None]:
+    """A write of `written` to `sink`. Raises ConfigError if it would be taken for a replay of another one."""
+    with _LOCK:
+        if _WRITTEN.get(sink) == written:
+            raise ConfigError(
+                f"sink.id {sink} has written batch {written[1]} already: give each write of a foreachBatch its own"
+            )
+        if sink in _WRITING:
+            raise ConfigError(f"sink.id {sink}: another thread writes to it now: give each write its own sink.id")
+        _WRITING.add(sink)
+    try:
+        yield
+        _WRITTEN[sink] = written
+    finally:
+        _WRITING.discard(sink)
+
+
+@contextmanager
+def _active(session: Any) -> Iterator[None]:
+    """Spark finds a Python data source by the session that is active in the thread; a pool's thread has none."""
+    sessions = session._jvm.org.apache.spark.sql.classic.SparkSession
+    if sessions.getActiveSession().isDefined():
+        yield
+        return
+    sessions.setActiveSession(session._jsparkSession)
+    try:
+        yield
+    finally:
+        sessions.clearActiveSession()
+
+
+def _query_and_run(session: Any) -> tuple[str, str]:
+    """The id of the query whose micro-batch this is, and of its run. Raises ConfigError if there is none."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+    # Each query has a session of its own, which tells of it in any thread.
+    with suppress(AttributeError, TypeError, Py4JError):  # private parts of Spark: other versions may lack them
+        for running in session._jsparkSession.sharedState().activeStreamingQueries().values():
+            if running.sparkSessionForStream().equals(session._jsparkSession):
+                return str(running.id()), str(running.runId())
+    # A frame of another session can be in the query's own thread.
+    context = session.sparkContext
+    query, run = context.getLocalProperty("sql.streaming.queryId"), context.getLocalProperty("spark.jobGroup.id")
+    if query is not None and run is not None:
+        return query, run
+    raise ConfigError(
+        "foreach_batch: of which streaming query these rows are cannot be told. Call it in the query's foreachBatch, "
+        "with frames made of the one it is given; in a thread of your own, start that as pyspark.InheritableThread"
+    )
 
 
 def _require_own_session() -> None:
@@ -245,7 +296,7 @@ def _require_own_session() -> None:
 
 def _checkpoint_of_running(session: Any, query: str) -> str | None:
     """The checkpoint of a query that runs in this JVM; None where Spark does not tell us."""
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JError
 
     try:
         jvm = session._jvm
