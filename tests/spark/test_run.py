@@ -63,6 +63,70 @@ def test_s4_what_the_user_sets_wins(environ: dict[str, str]) -> None:
     assert env["PYSPARK_PYTHON"] == "python9"
 
 
+def test_s4_what_spark_s_own_file_sets_is_not_overridden(environ: dict[str, str], tmp_path: Path) -> None:
+    def options(*conf: str, **more: str) -> list[str]:
+        launched = launch(SCRIPT, [], master="local[1]", conf=conf, environ={**environ, **more})
+        return shlex.split(launched.env["PYSPARK_SUBMIT_ARGS"])
+
+    conf, home = tmp_path / "confdir", tmp_path / "home"
+    for folder in (conf, home / "conf"):
+        folder.mkdir(parents=True)
+    manager, push = "spark.sql.streaming.checkpointFileManagerClass", "spark.sql.python.filterPushdown.enabled"
+    text = f"# of an object store\n{manager}\torg.example.Manager\n\n{push}=false\nspark.pyspark.python   python9\n"
+    (conf / "spark-defaults.conf").write_text(text)
+    (home / "conf" / "spark-defaults.conf").write_text(f"  {push} :  false\n")
+    given = " ".join(options(SPARK_CONF_DIR=str(conf), SPARK_HOME=str(home)))
+    assert manager not in given
+    assert push not in given
+    assert "spark.python.daemon.module" not in given, "the workers' Python is another one"
+    assert "spark.python.unix.domain.socket.enabled=true" in given
+    given = " ".join(options(SPARK_HOME=str(home)))
+    assert f"{manager}=" in given
+    assert push not in given
+    assert f"{push}=true" in options(f"{push}=true", SPARK_HOME=str(home))
+    assert f"{push}=true" in options(SPARK_CONF_DIR=str(tmp_path))
+    named = f"--properties-file {home}/conf/spark-defaults.conf pyspark-shell"
+    given = " ".join(options(SPARK_CONF_DIR=str(conf), PYSPARK_SUBMIT_ARGS=named))
+    assert f"{manager}=" in given
+    assert push not in given
+
+
+def test_s4_arguments_for_spark_that_the_environment_has_are_kept(environ: dict[str, str]) -> None:
+    environ["PYSPARK_SUBMIT_ARGS"] = (
+        "--packages 'a:b:1' --master local[7] --conf \"spark.a=x y\" -c spark.b=1 "
+        "--conf=spark.python.unix.domain.socket.enabled=false pyspark-shell"
+    )
+
+    def options(*conf: str, master: str | None = None) -> list[str]:
+        return shlex.split(launch(SCRIPT, [], master=master, conf=conf, environ=environ).env["PYSPARK_SUBMIT_ARGS"])
+
+    found = options("spark.b=2")
+    assert found[:5] == ["--packages", "a:b:1", "--master", "local[7]", "--conf"]
+    assert found.count("pyspark-shell") == 1
+    assert found[-1] == "pyspark-shell"
+    assert found.index("spark.b=2") > found.index("spark.b=1"), "Spark takes the last one"
+    assert "spark.python.unix.domain.socket.enabled=true" not in found
+    masters = [found[at + 1] for at, each in enumerate(found) if each == "--master"]
+    assert masters[-1] == "local[7]"
+    found = options(master="local[2]")
+    assert [found[at + 1] for at, each in enumerate(found) if each == "--master"][-1] == "local[2]"
+
+
+def test_s4_a_cluster_gets_the_arguments_that_the_environment_has(environ: dict[str, str]) -> None:
+    pytest.importorskip("pyspark")
+    environ["PYSPARK_SUBMIT_ARGS"] = "--packages a:b:1 --master spark://host:7077 pyspark-shell"
+    argv, env = launch(SCRIPT, ["x"], master=None, conf=[], environ=environ)
+    assert argv[1:7] == ["--packages", "a:b:1", "--master", "spark://host:7077", "--master", "spark://host:7077"]
+    assert argv[-2:] == ["pipeline.py", "x"]
+    assert "PYSPARK_SUBMIT_ARGS" not in env
+
+
+@pytest.mark.parametrize("text", ["--conf 'spark.a=1", "--conf spark.a pyspark-shell"])
+def test_s4_arguments_that_spark_cannot_take_are_refused(environ: dict[str, str], text: str) -> None:
+    with pytest.raises(ConfigError, match="PYSPARK_SUBMIT_ARGS"):
+        launch(SCRIPT, [], master=None, conf=[], environ={**environ, "PYSPARK_SUBMIT_ARGS": text})
+
+
 def test_s4_workers_have_their_modules_from_the_start_where_their_python_is_this_one(environ: dict[str, str]) -> None:
     def options(*conf: str, master: str = "local[1]", **more: str) -> str:
         return launch(SCRIPT, [], master=master, conf=conf, environ={**environ, **more}).env["PYSPARK_SUBMIT_ARGS"]

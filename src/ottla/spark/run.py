@@ -2,7 +2,7 @@
 
 Spark starts Python workers with PYSPARK_PYTHON, or else with the `python3` on the PATH, which does not find Ottla when
 a virtual environment is not activated. The settings below make Python sources and sinks fast. What the user gives with
---conf, or the script itself sets, wins.
+--conf, or the script itself sets, wins; so does what Spark's own file of defaults and PYSPARK_SUBMIT_ARGS set.
 """
 
 import os
@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from ottla.base.errors import ConfigError
 from ottla.spark.home import home_without_zip
+from ottla.spark.user_settings import SHELL, user_settings
 
 #: Settings for every master.
 _DEFAULTS: Mapping[str, str] = {
@@ -72,24 +73,26 @@ def launch(
         own = launch(script, arguments, master=remote, conf=conf, environ=environ)
         return Launch(own.argv, {**own.env, "SPARK_REMOTE": remote})
     find_java(environ)
-    chosen = master or environ.get("MASTER") or "local[*]"
+    user = user_settings(environ, _package())
+    chosen = master or environ.get("MASTER") or user.master or "local[*]"
     local = chosen.startswith("local") and not chosen.startswith("local-cluster")
     given = dict(map(_setting, conf))
-    has_own_python = local and not _names_python(environ, given)
-    settings = {**_DEFAULTS, **(_LOCAL_DEFAULTS if local else {})}
-    settings |= {**(_OWN_PYTHON_DEFAULTS if has_own_python else {}), **given}
-    options = ["--master", chosen]
-    for name, value in settings.items():
+    has_own_python = local and not _names_python(environ, {**user.conf, **given})
+    ours = {**_DEFAULTS, **(_LOCAL_DEFAULTS if local else {}), **(_OWN_PYTHON_DEFAULTS if has_own_python else {})}
+    settings = {name: value for name, value in ours.items() if name not in user.conf}
+    options = [*user.arguments, "--master", chosen]  # of two that say the same, Spark takes the last one
+    for name, value in {**settings, **given}.items():
         options += ["--conf", f"{name}={value}"]
     env = {**environ, "PYSPARK_PYTHON": environ.get("PYSPARK_PYTHON", sys.executable), "PYTHONPATH": _path(environ)}
     if local:
         env.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         if has_own_python and "SPARK_HOME" not in environ:
             env |= _home(environ)
-        env["PYSPARK_SUBMIT_ARGS"] = " ".join(map(_quoted, [*options, "pyspark-shell"]))
+        env["PYSPARK_SUBMIT_ARGS"] = " ".join(map(_quoted, [*options, SHELL]))
         program = ["-m", "ottla.spark.live", str(script)] if live else [str(script)]
         return Launch([sys.executable, *program, *arguments], env)
     env["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    env.pop("PYSPARK_SUBMIT_ARGS", None)
     return Launch([str(_spark_home() / "bin" / "spark-submit"), *options, str(script), *arguments], env)
 
 
@@ -101,10 +104,8 @@ def _names_python(environ: Mapping[str, str], settings: Mapping[str, str]) -> bo
 
 def _home(environ: Mapping[str, str]) -> dict[str, str]:
     """SPARK_HOME, if one can be made."""
-    package = find_spec("pyspark")
-    if package is None or not package.submodule_search_locations:
-        return {}
-    home = home_without_zip(Path(package.submodule_search_locations[0]), environ)
+    package = _package()
+    home = None if package is None else home_without_zip(package, environ)
     return {} if home is None else {"SPARK_HOME": str(home)}
 
 
@@ -152,10 +153,15 @@ def find_java(environ: Mapping[str, str]) -> str:
 
 
 def _spark_home() -> Path:
-    found = find_spec("pyspark")
-    if found is None or not found.submodule_search_locations:
+    package = _package()
+    if package is None:
         raise ConfigError("PySpark is not installed; `pip install 'ottla[spark]'` adds it")
-    return Path(found.submodule_search_locations[0])
+    return package
+
+
+def _package() -> Path | None:
+    found = find_spec("pyspark")
+    return Path(found.submodule_search_locations[0]) if found and found.submodule_search_locations else None
 
 
 def _setting(text: str) -> tuple[str, str]:
