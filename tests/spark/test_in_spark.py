@@ -257,8 +257,8 @@ def test_s5_a_listener_hears_what_spark_s_own_progress_cannot_say(
         for each in (*first.sources, *second.sources)
     ]
     assert behind == [(50, 50.0, 50), (0, 0.0, 0)]
-    assert first.sink == SinkNote(0, 300, 3, 0, 0, False)
-    assert second.sink == SinkNote(1, 100, 2, 0, 0, False)  # 50 records of each partition: they share a slot
+    assert first.sink == SinkNote(0, 300, 3, 0, 0, False, target)
+    assert second.sink == SinkNote(1, 100, 2, 0, 0, False, target)  # 50 records of each partition: they share a slot
 
 
 def test_s2_two_writes_of_a_batch_need_two_sink_ids(

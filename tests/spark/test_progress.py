@@ -5,7 +5,9 @@ import json
 import logging
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -89,6 +91,37 @@ def test_s5_a_report_is_one_line_and_plain_values() -> None:
     assert report._replace(sink=NOTE._replace(skipped=True)).line().endswith("skipped, it was written before")
     nan = report_of(progress(processedRowsPerSecond="NaN"), [NOTE._replace(batch=6)])
     assert (nan.rows_per_second, nan.sink) == (0.0, None)  # a note of another batch says nothing of this one
+
+
+def test_s5_a_report_tells_of_each_sink_that_a_batch_was_written_to() -> None:
+    good, bad = NOTE._replace(sink="good"), NOTE._replace(sink="bad", rows=2)
+    report = report_of(progress(), [good._replace(batch=6), good, good._replace(rows=11), bad])
+    assert (report.sinks, report.sink) == ((good._replace(rows=11), bad), bad)
+    assert report.line() == "words: batch 7, 12 rows in 50 ms (240 a second), good: 11 written, bad: 2 written"
+    assert [each["sink"] for each in json.loads(json.dumps(report.as_dict()))["sinks"]] == ["good", "bad"]
+
+
+def test_s5_notes_of_the_last_batches_are_kept_however_many_sinks_there_are(tmp_path: Path) -> None:
+    def left(batch: int, *sinks: str) -> Counter[int]:
+        for sink in sinks:
+            leave_note(QUERY, NOTE._replace(batch=batch, sink=sink), tmp_path)
+        return Counter(note.batch for note in read_notes(QUERY, tmp_path))
+
+    names = [str(number) for number in range(60)]
+    left(7, *names)
+    left(7, *names)
+    assert left(8, *names) == {7: 60, 8: 60}
+    assert left(57, "0") == {8: 60, 57: 1}
+    assert left(3, "0") == {3: 1}, "a checkpoint begins anew"
+
+
+def test_s5_sinks_that_are_written_at_once_lose_no_note(tmp_path: Path) -> None:
+    def leave(number: int) -> None:
+        leave_note(QUERY, NOTE._replace(sink=str(number)), tmp_path)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(leave, range(100)))
+    assert {note.sink for note in read_notes(QUERY, tmp_path)} == {str(number) for number in range(100)}
 
 
 def test_s5_a_note_is_left_only_where_somebody_listens(tmp_path: Path) -> None:

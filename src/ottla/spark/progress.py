@@ -9,12 +9,13 @@ from the offsets, and the sink leaves the others in a file of the driver's machi
 Without that directory it writes nothing.
 """
 
+import fcntl
 import json
 import logging
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,8 +23,8 @@ from ottla.base.words import counted
 from ottla.spark.plan import Offsets, SourceOffset, offsets_from_json
 
 log = logging.getLogger("ottla.spark")
-#: How many notes of a query are kept.
-_NOTES = 50
+#: Of how many of a query's last batches notes are kept.
+_BATCHES = 50
 
 
 class SinkNote(NamedTuple):
@@ -39,6 +40,15 @@ class SinkNote(NamedTuple):
     transactions_aborted: int
     #: Whether the whole batch was committed before.
     skipped: bool
+    #: The sink's id; empty in a note of a version before.
+    sink: str = ""
+
+    def line(self) -> str:
+        """What was done, for a person."""
+        said = "skipped, it was written before" if self.skipped else f"{self.rows} written"
+        if self.slots_recovered or self.transactions_aborted:
+            said += f", {self.slots_recovered} slots recovered, {self.transactions_aborted} aborted"
+        return said
 
 
 class SourceReport(NamedTuple):
@@ -71,7 +81,10 @@ class Report(NamedTuple):
     rows_per_second: float
     duration_ms: int
     sources: tuple[SourceReport, ...]
+    #: The sink that was written last.
     sink: SinkNote | None
+    #: Each sink that was written: a foreachBatch may have several.
+    sinks: tuple[SinkNote, ...] = ()
 
     def line(self) -> str:
         """All of it in one line, for a person."""
@@ -82,21 +95,24 @@ class Report(NamedTuple):
         ]
         if behind:
             said.append(f"{counted(sum(behind), 'offset')} behind")
-        if self.sink is not None:
-            said.append("skipped, it was written before" if self.sink.skipped else f"{self.sink.rows} written")
-            if self.sink.slots_recovered or self.sink.transactions_aborted:
-                said.append(f"{self.sink.slots_recovered} slots recovered, {self.sink.transactions_aborted} aborted")
+        if len(self.sinks) > 1:
+            said += [f"{each.sink}: {each.line()}" for each in self.sinks]
+        elif self.sink is not None:
+            said.append(self.sink.line())
         return ", ".join(said)
 
     def as_dict(self) -> dict[str, Any]:
         """The same as plain values, for JSON or a metrics system."""
         sources = [each._asdict() for each in self.sources]
-        return {**self._asdict(), "sources": sources, "sink": None if self.sink is None else self.sink._asdict()}
+        sinks = [each._asdict() for each in self.sinks]
+        last = None if self.sink is None else self.sink._asdict()
+        return {**self._asdict(), "sources": sources, "sink": last, "sinks": sinks}
 
 
 def report_of(progress: Mapping[str, Any], notes: Iterable[SinkNote] = ()) -> Report:
     """A report from Spark's progress, as JSON gives it, and the query's notes. Sources of others are left out."""
     sources = (_source(each) for each in progress.get("sources", ()))
+    written = [note for note in notes if note.batch == progress["batchId"]]
     return Report(
         progress["id"],
         progress.get("name"),
@@ -106,7 +122,8 @@ def report_of(progress: Mapping[str, Any], notes: Iterable[SinkNote] = ()) -> Re
         _number(progress.get("processedRowsPerSecond")),
         int(progress.get("durationMs", {}).get("triggerExecution", 0)),
         tuple(each for each in sources if each is not None),
-        next((note for note in reversed(list(notes)) if note.batch == progress["batchId"]), None),
+        written[-1] if written else None,
+        tuple({note.sink: note for note in written}.values()),
     )
 
 
@@ -166,9 +183,27 @@ def leave_note(query: str, note: SinkNote, directory: Path | None = None) -> Non
     directory = directory or notes_directory()
     with suppress(OSError):
         if directory.is_dir() and directory.stat().st_uid == os.getuid() and "/" not in query:
-            new = directory / f".{query}.{os.getpid()}"
-            new.write_text(json.dumps([*read_notes(query, directory), note][-_NOTES:]))
-            new.replace(directory / query)
+            with _alone(directory):
+                new = directory / f".{query}.{os.getpid()}"
+                new.write_text(json.dumps([*_still_wanted(read_notes(query, directory), note), note]))
+                new.replace(directory / query)
+
+
+def _still_wanted(notes: Iterable[SinkNote], new: SinkNote) -> list[SinkNote]:
+    """Those of the last batches, without what the new one says anew."""
+    batches = range(new.batch - _BATCHES + 1, new.batch + 1)
+    return [note for note in notes if note.batch in batches and (note.batch, note.sink) != (new.batch, new.sink)]
+
+
+@contextmanager
+def _alone(directory: Path) -> Iterator[None]:
+    """No other sink leaves a note meanwhile. Raises OSError."""
+    lock = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
 
 
 def read_notes(query: str, directory: Path | None = None) -> list[SinkNote]:

@@ -286,6 +286,7 @@ def _note(reports: Sequence[SlotReport]) -> SinkNote:
         claim.recovered,
         claim.aborted,
         skipped,
+        claim.sink,
     )
 
 
