@@ -11,10 +11,11 @@ from ottla import Admin, NewTopic
 from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
 from ottla.spark.errors import PipelineError
-from ottla.spark.ledger import BatchKey, Decision, Done, Handle, Ledger
+from ottla.spark.ids import driver_id, slot_id
+from ottla.spark.ledger import BatchKey, Decision, Done, Handle, Ledger, SlotDecision
 from ottla.spark.ledger_io import LedgerKafka
 from ottla.spark.link import KafkaLink
-from ottla.spark.protocol import Append, ReadLedger, Steps
+from ottla.spark.protocol import Append, AppendInTransaction, InitProducer, ReadLedger, Steps
 from ottla.wire.messages.fetch import PartitionData
 from tests.spark.brokers import on_either_broker
 from tests.spark.forbidding_link import forbidding_link
@@ -81,6 +82,22 @@ def test_s2_a_decision_is_found_whatever_high_watermark_a_new_leader_answers(
         note(ledger, link)
         past = read(ledger, link).past()["q"]
         assert (past.complete, past.latest) == (7, 7)
+    finally:
+        link.shut()
+
+
+def test_s2_a_decision_of_too_many_slots_says_what_to_do(bootstrap: str, fresh_name: Callable[[str], str]) -> None:
+    sink, link = fresh_name("wide"), KafkaLink({"bootstrap.servers": bootstrap})
+    slots = tuple(SlotDecision(n, 1, "0" * 32, Handle(slot_id(sink, n), n, 0)) for n in range(20_000))
+
+    def steps() -> Steps:
+        handle: Handle = yield InitProducer(driver_id(sink))
+        return (yield AppendInTransaction(handle, (Decision(KEY, handle, slots),), {}))
+
+    try:
+        ledger = LedgerKafka(link, sink, fresh_name("ledger"), 1, 60_000)
+        with pytest.raises(ConfigError, match=r"20000 slots.* coalesce .*raise max\.message\.bytes of ledger-"):
+            link.run(ledger.drive(steps()))
     finally:
         link.shut()
 

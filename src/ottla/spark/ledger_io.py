@@ -24,7 +24,7 @@ from ottla.spark import faults
 from ottla.spark.bounds import EARLIEST, LATEST
 from ottla.spark.errors import PipelineError
 from ottla.spark.ids import driver_id
-from ottla.spark.ledger import Handle, Ledger, LedgerBatch, LedgerRecord, Ledgers, ReadMark, encode
+from ottla.spark.ledger import Decision, Handle, Ledger, LedgerBatch, LedgerRecord, Ledgers, ReadMark, encode
 from ottla.spark.link import GONE, KafkaLink
 from ottla.spark.protocol import (
     Append,
@@ -205,8 +205,18 @@ class LedgerKafka:
         for code in set(codes) - _WRITTEN:
             if code in GONE:
                 return Appended.FENCED
+            if code == ErrorCode.MESSAGE_TOO_LARGE:
+                raise ConfigError(self._too_large(ledger_records))
             raise_for(code, f"the decision of sink {self._sink}")
         return Appended.YES
+
+    def _too_large(self, ledger_records: tuple[LedgerRecord, ...]) -> str:
+        slots = sum(len(record.slots) for record in ledger_records if isinstance(record, Decision))
+        return (
+            f"the decision of sink {self._sink} has {slots} slots, one for each Spark partition of the write, and is "
+            f"larger than the ledger takes, so nothing was decided. Have fewer: coalesce the rows before they "
+            f"are written; or raise max.message.bytes of {self._tp.topic}"
+        )
 
     async def _code(
         self, name: str, api: ApiKey, message: tuple[Any, ...], error_of: Any, group: str | None = None
