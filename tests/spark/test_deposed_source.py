@@ -20,7 +20,7 @@ from ottla.spark.range_reader import Wanted, read_ranges
 from ottla.spark.source import OttlaReader, OttlaStreamReader
 from ottla.spark.topics import Topics
 from tests.spark.deposed_link import DeposedLeader, deposed_link
-from tests.spark.source_world import ALL, ROWS, World
+from tests.spark.source_world import ALL, ROWS, World, restored, values
 
 _ACCEPTED = pytest.mark.parametrize("fails", [True, False])
 
@@ -158,8 +158,62 @@ def test_s1_a_loss_that_stays_is_believed_when_metadata_cannot_be_older_and_only
         with pytest.raises(DataLossError, match=f"offset 4 of {world.topic}-0 is not in the log any more"):
             driver.read(4, 5)
     else:
-        assert stream.latestOffset(first, ALL) is first
+        moved = stream.latestOffset(first, ALL)
+        assert moved["to"] == {world.topic: {"0": 2, "1": 5}}
         driver.link.doubt_s = 1_000_000.0
-        assert stream.latestOffset(first, ALL) is first
+        assert stream.latestOffset(first, ALL) == moved
         driver.link.doubt_s = 0.05
         assert driver.read(4, 5) == []
+
+
+def _cut(driver: Query, end: int) -> None:
+    """For the query it is a log that lost its end: its leader stays the one that does not have it."""
+    driver.link.doubt_s = 0.0
+    driver.cluster.depose({driver.tp: end}, unaware=1_000_000)
+
+
+def _moved(stream: OttlaStreamReader, read: dict[str, Any]) -> dict[str, Any]:
+    """The batch after `read`. A driver asks Kafka only every 20 ms."""
+    while (end := stream.latestOffset(read, stream.getDefaultReadLimit())) is read:
+        pass
+    return end
+
+
+@pytest.mark.parametrize("available_now", [False, True])
+@pytest.mark.parametrize("options", [{}, {"maxOffsetsPerTrigger": 1}, {"minOffsetsPerTrigger": 3}])
+def test_s1_after_a_log_lost_its_end_nothing_that_comes_is_left_out(
+    world: World, query: Callable[..., Query], options: dict[str, int], available_now: bool
+) -> None:
+    driver = query(failOnDataLoss=False, **options)
+    stream = driver.stream()
+    if available_now:
+        stream.prepareForTriggerAvailableNow()
+    first = stream.latestOffset(stream.initialOffset(), ALL)
+    _cut(driver, 2)
+    if available_now:
+        stream = driver.stream()
+        stream.prepareForTriggerAvailableNow()
+    moved = restored(_moved(stream, first))
+    assert (moved["from"], moved["to"]) == ({world.topic: {"0": 2, "1": 5}},) * 2
+    assert stream.partitions(first, moved) == driver.stream().partitions(first, moved) == []
+    assert stream.latestOffset(moved, ALL) is moved, "once"
+    driver.cluster.ends = {}  # the log is longer now than it was, but the query has noted where it was cut
+    world.fill(4, first=5)
+    begin, read, stream = moved, list[str](), driver.stream()
+    while (end := stream.latestOffset(begin, stream.getDefaultReadLimit())) is not begin:
+        read += [value for value in values(stream, stream.partitions(begin, end)) if value.startswith("0")]
+        begin = end
+    assert read == world.rows(range(2, 9), range(0))
+
+
+def test_s1_after_a_log_lost_its_end_a_query_goes_on_in_its_other_partitions(
+    world: World, query: Callable[..., Query]
+) -> None:
+    driver = query(failOnDataLoss=False, minOffsetsPerTrigger=1_000)
+    stream = driver.stream()
+    first = stream.latestOffset(stream.initialOffset(), ALL)
+    world.fill(1, first=5)
+    _cut(driver, 2)
+    moved = _moved(stream, first)
+    assert moved["to"] == {world.topic: {"0": 2, "1": 6}}
+    assert values(stream, stream.partitions(first, moved)) == ["1.5"]

@@ -9,7 +9,8 @@ It holds the beginning because Spark does not store the initial offset of a Pyth
 would begin where `latest` is at that time. It says how the batch is cut into tasks: a replay has the same tasks, and a
 sink the same slots, although the options are others by then. Spark compares offsets as JSON text, so keys are sorted,
 and an offset that did not move is given back unchanged. The topics' ids show when a topic was deleted and made again
-(KIP-516). Spark does not check that offsets move forward, so `next_target` makes sure of it.
+(KIP-516). Spark does not check that offsets move forward, so `next_target` makes sure of it. Only where a log lost its
+end do they move back, to where it ends by then: what comes later has those offsets.
 """
 
 from collections.abc import Iterable, Mapping
@@ -182,15 +183,25 @@ def doubtful(offsets: Offsets, ids: Mapping[str, str], logs: Logs) -> set[TopicP
 def next_target(read: SourceOffset, logs: Logs) -> tuple[Offsets, Offsets]:
     """Where the next batch begins and could end, for the partitions that exist.
 
-    A partition that is new, or was deleted and made again, begins at its earliest offset. Every other partition only
-    moves forward: what Spark has planned once must not be read again.
+    A partition that is new, or was deleted and made again, begins at its earliest offset. One that lost its end goes
+    back to where its log ends now, as in Spark's connector: the next records get the offsets that were read already.
+    Every other partition only moves forward: what Spark has planned once must not be read again.
     """
     anew = made_anew(read, logs)
     start = {}
     for tp in logs.latest:
         earliest = logs.earliest.get(tp, 0)
-        start[tp] = earliest if tp in anew else max(read.end.get(tp, earliest), earliest)
+        start[tp] = earliest if tp in anew else max(min(read.end.get(tp, earliest), logs.end(tp)), earliest)
     return start, {tp: max(start[tp], logs.latest[tp]) for tp in logs.latest}
+
+
+def moves_back(read: SourceOffset, start: Offsets) -> bool:
+    """Whether the next batch begins somewhere before what was read.
+
+    Such a batch is planned at once, also without a row: only the checkpoint knows later where a log was cut, for it
+    grows beyond what was read.
+    """
+    return any(at < read.end.get(tp, at) for tp, at in start.items())
 
 
 def stopped_at(stop: Offsets, start: Offsets, end: Offsets) -> Offsets:

@@ -165,7 +165,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         begin, end = plan.next_target(read, logs)
         if self._available is not None:
             end = plan.stopped_at(self._available, begin, end)
-        if plan.backlog(begin, end) == 0 or not self._worth_a_batch(begin, end):
+        if not plan.moves_back(read, begin) and not self._worth_a_batch(begin, end):
             return start
         if isinstance(limit, ReadMaxRows):
             end = plan.limited(begin, end, limit.max_rows)
@@ -249,6 +249,8 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
 
         As in Spark's connector, the first batch after a start waits for nothing.
         """
+        if plan.backlog(start, end) == 0:
+            return False
         least, now_s, last_s = self._options.min_offsets, time.monotonic(), self._triggered_s
         if least is not None and self._available is None and last_s is not None:
             waited_ms = (now_s - last_s) * 1000
