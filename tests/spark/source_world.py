@@ -14,7 +14,9 @@ from ottla.spark.source import OttlaReader, OttlaStreamReader
 from tests.spark.source_rows import SCHEMA
 
 ALL = ReadAllAvailable()
-ROWS = from_arrow_schema(SCHEMA)
+#: What Spark gives a reader by itself, with includeHeaders and without.
+WITH_HEADERS = from_arrow_schema(SCHEMA)
+ROWS = from_arrow_schema(SCHEMA.remove(SCHEMA.get_field_index("headers")))
 
 
 class World(NamedTuple):

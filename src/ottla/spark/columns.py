@@ -19,6 +19,10 @@ SOURCE_SCHEMA: Final = (
 )
 HEADERS_SCHEMA: Final = ", headers array<struct<key: string, value: binary>>"
 
+#: The same, column by column.
+_OURS: Final = dict(pair.split(" ") for pair in SOURCE_SCHEMA.split(", "))
+_OUR_HEADERS: Final = {"headers": "array<struct<key:string,value:binary>>"}
+
 _NULL: Final = scalar(-1, pa.int64())
 _NOTHING: Final = scalar(0, pa.int32())
 #: The columns of the sink, and what they may be; all others are passed over, as Spark's connector does.
@@ -29,6 +33,26 @@ WRITABLE = {
     "partition": (pa.types.is_int32,),
     "headers": (pa.types.is_list,),
 }
+
+
+def check_source_schema(columns: Iterable[tuple[str, str]], *, with_headers: bool) -> None:
+    """Raise ConfigError unless these names and types, as Spark writes them shortly, are the source's own columns.
+
+    A user can give others with `.schema(...)`. Columns are filled in their order, so two could change places unseen.
+    """
+    given, ours = list(columns), list({**_OURS, **(_OUR_HEADERS if with_headers else {})}.items())
+    if given == ours:
+        return
+    wrong = [f"{name} {kind}" for name, kind in given if (name, kind) not in ours]
+    missing = [f"{name} {kind}" for name, kind in ours if (name, kind) not in given]
+    said = [f"the source has no column {', '.join(wrong)}"] if wrong else []
+    said += [f"it lacks {', '.join(missing)}"] if missing else []
+    said = said or [f"the source's columns come in the order {', '.join(name for name, _ in ours)}, each once"]
+    hint = "" if with_headers or all(name != "headers" for name, _ in given) else " and set includeHeaders"
+    raise ConfigError(
+        f"the schema that was given to the source is not its own: {'; '.join(said)}. Leave .schema(...) away{hint}, "
+        "and select or cast columns afterwards"
+    )
 
 
 class Chunk:

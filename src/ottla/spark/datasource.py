@@ -4,8 +4,8 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSource
 
-from ottla.spark.columns import HEADERS_SCHEMA, SOURCE_SCHEMA
-from ottla.spark.options import SOURCE_OPTIONS, sink_options, source_options
+from ottla.spark.columns import HEADERS_SCHEMA, SOURCE_SCHEMA, check_source_schema
+from ottla.spark.options import SOURCE_OPTIONS, SourceOptions, sink_options, source_options
 from ottla.spark.sink import OttlaStreamWriter, OttlaWriter
 from ottla.spark.source import OttlaReader, OttlaStreamReader
 
@@ -34,11 +34,18 @@ class OttlaDataSource(DataSource):  # type: ignore[misc]
 
     def reader(self, schema: Any) -> OttlaReader:
         """A batch read."""
-        return OttlaReader(source_options(self.options, streaming=False), schema)
+        return OttlaReader(self._source_options(schema, streaming=False), schema)
 
     def streamReader(self, schema: Any) -> OttlaStreamReader:  # noqa: N802
         """A streaming read."""
-        return OttlaStreamReader(source_options(self.options, streaming=True), schema)
+        return OttlaStreamReader(self._source_options(schema, streaming=True), schema)
+
+    def _source_options(self, schema: Any, *, streaming: bool) -> SourceOptions:
+        """Raises ConfigError, also for a schema that a user has given and that is not the source's own."""
+        options = source_options(self.options, streaming=streaming)
+        columns = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+        check_source_schema(columns, with_headers=options.include_headers)
+        return options
 
     def writer(self, schema: Any, overwrite: bool) -> OttlaWriter:
         """A batch write. All writes without `queryId` and `batchId` count as one query, which the sink numbers.

@@ -1,0 +1,54 @@
+"""A schema that a user gives with `.schema(...)`: the source has columns of its own, as Spark's connector."""
+
+import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("pyarrow")
+
+from pyspark.sql.types import StructField, StructType
+
+from ottla.base.errors import ConfigError
+from ottla.spark.datasource import OttlaDataSource
+from tests.spark.source_world import ROWS, WITH_HEADERS
+
+_FIELDS = {field.name: field for field in WITH_HEADERS.fields}
+_NAMES = ROWS.names
+
+
+def _read(schema: StructType, *, streaming: bool, headers: str = "false") -> None:
+    source = OttlaDataSource({"kafka.bootstrap.servers": "a:1", "subscribe": "t", "includeHeaders": headers})
+    (source.streamReader if streaming else source.reader)(schema)
+
+
+def _of(*names: str) -> StructType:
+    return StructType([_FIELDS[name] for name in names])
+
+
+def _with(name: str, like: str) -> StructType:
+    """The source's columns, one with the type of another one."""
+    changed = StructField(name, _FIELDS[like].dataType)
+    return StructType([changed if field.name == name else field for field in ROWS.fields])
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_s1_the_source_s_own_schema_is_taken_whatever_may_be_null(streaming: bool) -> None:
+    _read(ROWS, streaming=streaming)
+    _read(WITH_HEADERS, streaming=streaming, headers="true")
+    _read(StructType([StructField(f.name, f.dataType, nullable=False) for f in ROWS.fields]), streaming=streaming)
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        (_of("value", "key", *_NAMES[2:]), "the source.s columns come in the order key, value, topic,"),
+        (_of("key", *_NAMES), "the source.s columns come in the order key, value, topic,"),
+        (_of("key", "value"), "it lacks topic string, partition int, offset bigint, timestamp"),
+        (_with("value", "topic"), "no column value string; it lacks value binary"),
+        (_of(*_NAMES, "headers"), r"no column headers array<.*Leave \.schema\(\.\.\.\) away and set includeHeaders"),
+        (StructType(), "it lacks key binary, value binary"),
+    ],
+)
+def test_s1_another_schema_is_refused_and_what_differs_is_told(schema: StructType, why: str, streaming: bool) -> None:
+    with pytest.raises(ConfigError, match=f"given to the source is not its own: .*{why}"):
+        _read(schema, streaming=streaming)
