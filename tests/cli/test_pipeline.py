@@ -73,6 +73,8 @@ def test_s1_back_the_newest_file_is_written_as_spark_s_own_connector_writes_it(o
         (('{"lines":{"0":5}}',) * 3, 0, (), "offsets/2 is its newest plan, and its newest commit is commits/0"),
         ((json.dumps(_OURS),), 0, (), "none of its sources is of Spark's own Kafka connector"),
         (('{"path":"/data"}',), 0, (), "none of its sources is of Spark's own Kafka connector"),
+        (("no JSON",), 0, (), "none of its sources is of Spark's own Kafka connector"),
+        (("{no JSON",), 0, (), "none of its sources is of Spark's own Kafka connector"),
         (('{"lines":{"0":5}}',), 0, ("--back",), "none of its sources is Ottla's"),
         ((json.dumps(_OURS),) * 2, 0, ("--back",), "micro-batch 1 is not committed"),
     ],
@@ -83,6 +85,7 @@ def test_s1_what_cannot_change_hands_is_told(
     said = ottla("pipeline", "adopt", str(_checkpoint(tmp_path, *planned, committed=committed)), *options)
     assert said.code == 1
     assert why in said.err
+    assert "the query goes on there" not in said.out
 
 
 def test_s1_nothing_is_handed_back_that_is_not_ours_with_json_neither(ottla: Ottla, tmp_path: Path) -> None:

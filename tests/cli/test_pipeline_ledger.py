@@ -92,6 +92,10 @@ def test_s6_what_no_decision_names_is_aborted_and_a_running_driver_stops(ottla: 
     said = ottla("pipeline", "resolve", world.sink, "--yes", "--json")
     assert (said.code, said.data["done"]) == (0, True)
     assert said.data["will"][0].startswith("2 undecided transactions (slot 0, 1")
+    assert said.data["will"][1] == (
+        f"A query that is writing a batch through sink {world.sink} now will stop (SinkFencedError); one that waits "
+        "for rows does not: it claims the sink again with its next batch."
+    )
     world.plan(1, 6, "g")
     with pytest.raises(SinkFencedError):
         world.committer().commit(messages, 1)
@@ -121,7 +125,12 @@ def test_s6_a_batch_in_doubt_is_told_and_counts_as_written(ottla: Ottla, world: 
 
 def test_s6_a_batch_in_doubt_counts_as_unwritten(ottla: Ottla, world: SinkWorld) -> None:
     in_doubt(world)
-    assert ottla("pipeline", "resolve", world.sink, "--as", "unwritten", "--query", QUERY, "--yes").code == 0
+    done = ottla("pipeline", "resolve", world.sink, "--as", "unwritten", "--query", QUERY, "--yes")
+    assert done.code == 0
+    assert (
+        f"batch 0 of query {QUERY} will count as unwritten: when Spark runs it again, the whole of it is written again."
+        " Spark runs no batch again that its commit log has (commits/0 in the checkpoint)."
+    ) in done.err
     world.settle()
     world.committer().commit(world.batch(world.driver(), 0, "x", "y", "z"), 0)
     assert world.output() == Counter("acxyz")

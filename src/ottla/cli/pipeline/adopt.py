@@ -31,12 +31,13 @@ def adopt(
     from ottla.spark.adoption import Owner, read_checkpoint
 
     found = read_checkpoint(checkpoint)
+    wanted = Owner.OTTLA if back else Owner.KAFKA
+    is_there = any(each.owner is wanted for each in found.sources)
     if as_json:
         print_json(_as_json(found))
     else:
-        print("\n".join(_said(found, back=back)))
-    wanted = Owner.OTTLA if back else Owner.KAFKA
-    if not any(each.owner is wanted for each in found.sources):
+        print("\n".join([*_said(found), *(_goes_on(found, back=back) if is_there else ())]))
+    if not is_there:
         whose = "Ottla's" if back else "of Spark's own Kafka connector"
         raise CommandError(f"none of its sources is {whose}: there is nothing to hand over")
     if back:
@@ -48,12 +49,18 @@ def adopt(
         )
 
 
-def _said(found: Checkpoint, *, back: bool) -> list[str]:
-    name = 'format("kafka")' if back else 'format("ottla")'
+def _said(found: Checkpoint) -> list[str]:
     lines = [f"Micro-batch {found.planned} is the newest; {_committed(found)}."]
     for number, source in enumerate(found.sources):
         before = found.committed_sources[number].end if number < len(found.committed_sources) else {}
         lines += [f"Source {number + 1} ({source.owner.value}):", *_offsets(source, before, found)]
+    return lines
+
+
+def _goes_on(found: Checkpoint, *, back: bool) -> list[str]:
+    """What a query does that is started with the other format."""
+    name = 'format("kafka")' if back else 'format("ottla")'
+    lines = []
     if found.planned == found.committed:
         lines.append(f"Started with {name}, the query goes on there. Nothing is read twice or left out.")
         if not back:

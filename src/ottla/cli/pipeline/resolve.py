@@ -106,7 +106,10 @@ def what_will_happen(found: SinkView, batch: Batch | None, settle: As | None) ->
     if batch is not None:
         said.append(_settled(batch, settle))
     if said:
-        said.append(f"A query that writes through sink {found.sink} now will be stopped (SinkFencedError).")
+        said.append(
+            f"A query that is writing a batch through sink {found.sink} now will stop (SinkFencedError); one that "
+            "waits for rows does not: it claims the sink again with its next batch."
+        )
     return said
 
 
@@ -115,8 +118,11 @@ def _settled(batch: Batch, settle: As | None) -> str:
     lost = f" The rows of slots {', '.join(map(str, batch.lost))} stay missing." if batch.lost else ""
     if settle is As.WRITTEN:
         return f"{name} will count as written, and its query will go on behind it.{lost}"
-    again = " Rows of it that are committed stay in the output, and will be there twice."
-    return f"{name} will count as unwritten, and its query will write the whole of it again.{again}"
+    again = " Rows of it that are committed stay in the output, and would be there twice."
+    return (
+        f"{name} will count as unwritten: when Spark runs it again, the whole of it is written again. Spark runs no "
+        f"batch again that its commit log has (commits/{batch.key.batch} in the checkpoint).{again}"
+    )
 
 
 def choices(batch: Batch) -> str:
@@ -124,7 +130,7 @@ def choices(batch: Batch) -> str:
     return (
         f"slots {', '.join(map(str, batch.lost))} are lost, others are committed. Start its query again: it completes "
         "the batch if it gives the same rows. If it cannot, repair the output, then say --as written; or say "
-        "--as unwritten, and the query writes all of it again"
+        "--as unwritten, and the query writes all of it again when Spark runs it again"
     )
 
 
