@@ -39,7 +39,8 @@ def test_equal_offsets_are_the_same_text_in_whatever_order_they_were_learned(off
 
 
 def test_an_offset_of_another_form_is_refused() -> None:
-    for other in ({"path": "/data"}, {"lines": {"0": "5"}}, {"lines": {"a": 5}}, {"v": 2, "from": {}, "to": {}}):
+    dicts = ({"path": "/data"}, {"lines": {"0": "5"}}, {"lines": {"a": 5}}, {"v": 2, "from": {}, "to": {}}, {"v": 1})
+    for other in (*dicts, {"v": 1, "from": {}, "to": {}, "ids": 5}, 5, [1], "text", None):
         with pytest.raises(ValueError, match="not one of this source"):
             SourceOffset.from_json(other)
 
@@ -208,6 +209,12 @@ def test_what_was_not_read_and_is_not_there_is_a_loss(
 ) -> None:
     losses = plan.check_no_loss(SourceOffset({}, read_to), Logs(earliest, latest))
     with pytest.raises(DataLossError, match=why):
+        plan.require_no_loss(losses)
+
+
+def test_a_partition_that_the_options_do_not_name_any_more_is_told_from_one_that_is_gone() -> None:
+    losses = plan.check_no_loss(SourceOffset({}, {A0: 5}), Logs({}, {}), lambda tp: tp != A0)
+    with pytest.raises(DataLossError, match="partition a-0 was read up to 5, and the query's options do not name it"):
         plan.require_no_loss(losses)
 
 

@@ -13,7 +13,7 @@ and an offset that did not move is given back unchanged. The topics' ids show wh
 end do they move back, to where it ends by then: what comes later has those offsets.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from operator import index
 from typing import Any, NamedTuple
@@ -103,16 +103,16 @@ class SourceOffset(NamedTuple):
         return value
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "SourceOffset":
+    def from_json(cls, value: Any) -> "SourceOffset":
         """Read what `to_json` made, or Spark's own connector. Raises ValueError for anything else."""
-        if value.get("v") != OFFSET_VERSION:
-            try:
+        try:
+            if value.get("v") != OFFSET_VERSION:
                 return cls({}, offsets_from_json(value), adopted=True)
-            except (ValueError, TypeError, AttributeError):
-                raise ValueError(f"the checkpoint's offset is not one of this source: {dict(value)}") from None
-        start, end = offsets_from_json(value["from"]), offsets_from_json(value["to"])
-        cut = Cut.from_json(value["tasks"]) if "tasks" in value else None
-        return cls(start, end, value.get("group"), dict(value.get("ids", {})), cut=cut)
+            start, end = offsets_from_json(value["from"]), offsets_from_json(value["to"])
+            cut = Cut.from_json(value["tasks"]) if "tasks" in value else None
+            return cls(start, end, value.get("group"), dict(value.get("ids", {})), cut=cut)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise ValueError(f"the checkpoint's offset is not one of this source: {value!r}") from None
 
 
 class Logs(NamedTuple):
@@ -144,15 +144,20 @@ def made_anew(read: SourceOffset, logs: Logs) -> set[TopicPartition]:
     return anew
 
 
-def check_no_loss(read: SourceOffset, logs: Logs) -> list[str]:
+def check_no_loss(
+    read: SourceOffset, logs: Logs, asked: Callable[[TopicPartition], bool] = lambda _: True
+) -> list[str]:
     """A sentence for each loss of records that the query had still to read. `read.end` has the next offsets to read.
 
     Of a partition that is new since then the query reads all. A log that does not begin at 0 has lost some of it.
+    `asked` says whether the query's options name a partition: those of a query that was started again may be others.
     """
     anew = made_anew(read, logs)
     losses = []
     for tp, offset in sorted(read.end.items()):
-        if tp not in logs.latest:
+        if tp not in logs.latest and not asked(tp):
+            losses.append(f"partition {tp} was read up to {offset}, and the query's options do not name it any more")
+        elif tp not in logs.latest:
             losses.append(f"partition {tp} is gone; offset {offset} was to be read next")
         elif tp in anew:
             losses.append(f"partition {tp} was read up to {offset}, then made anew; it ends at {logs.end(tp)} now")

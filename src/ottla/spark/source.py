@@ -109,6 +109,17 @@ def _input_partitions(start: Offsets, end: Offsets, ids: Mapping[str, str], cut:
     return [KafkaRanges([Wanted(piece, ids.get(piece.tp.topic)) for piece in task]) for task in tasks]
 
 
+def _offset_of(value: Any) -> SourceOffset:
+    """What Spark gives back from the checkpoint. Raises PipelineError for an offset of another source."""
+    try:
+        return SourceOffset.from_json(value)
+    except ValueError:
+        raise PipelineError(
+            f"the checkpoint is of another source: {str(value)[:200]} is no offset of Kafka's topics. Set the option "
+            "checkpointLocation of the query to a directory of its own"
+        ) from None
+
+
 def _read(options: SourceOptions, schema: Any, partition: InputPartition) -> Iterator[Any]:
     if isinstance(partition, KafkaRanges):  # Spark passes a partition of its own when there is nothing to read
         yield from read_ranges(link(options.kafka), options, schema, partition.wanted)
@@ -157,10 +168,10 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         Raises DataLossError, ConfigError; OpenTransactionError if what others have read up to `start`, or the query
         itself with another `kafka.isolation.level`, lies behind one.
         """
-        read = SourceOffset.from_json(start)
+        read = _offset_of(start)
         logs = self._logs = self._topics.confirmed(self._ask(), read.end, read.ids)
         self._require_assigned(read, logs)
-        self._topics.losses(plan.check_no_loss(read, logs))
+        self._topics.losses(plan.check_no_loss(read, logs, self._topics.asked))
         self._topics.require_stable("the checkpoint", plan.held_back(read, logs))
         begin, end = plan.next_target(read, logs)
         if self._available is not None:
@@ -184,9 +195,9 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The ranges of a micro-batch. `end` alone says what they are, so that a replay reads the same."""
-        planned = SourceOffset.from_json(end)
+        planned = _offset_of(end)
         if planned.adopted:
-            planned = self._taken_over(SourceOffset.from_json(start), planned)
+            planned = self._taken_over(_offset_of(start), planned)
         cut = planned.cut or self._options.cut._replace(min_records_per_partition=1)
         return _input_partitions(planned.start, planned.end, planned.ids, cut)
 
@@ -204,7 +215,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         there = topics.there(as_of_now=True)
         topics.require_stable("the checkpoint of Spark's own connector", planned.end)
         logs = topics.confirmed(topics.logs(there), before.end, before.ids)
-        topics.losses(plan.check_no_loss(before, logs))
+        topics.losses(plan.check_no_loss(before, logs, topics.asked))
         start = {tp: before.end.get(tp, logs.earliest.get(tp, 0)) for tp in planned.end}
         return SourceOffset(start, planned.end, self._group, logs.ids)
 
@@ -220,7 +231,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         """
         if self._group is None or not self._options.commit_here:
             return
-        read, logs = SourceOffset.from_json(end), self._ask()
+        read, logs = _offset_of(end), self._ask()
         there = logs.latest.keys() - plan.made_anew(read, logs)
         offsets = {tp: OffsetAndMetadata(offset) for tp, offset in read.end.items() if tp in there}
         if offsets:

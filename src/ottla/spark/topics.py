@@ -71,6 +71,13 @@ class Topics:
         ids = {topic: topic_id_text(info.topic_id) for topic, info in topics.items() if info.topic_id != NO_TOPIC_ID}
         return There(sorted(found & set(options.partitions) if options.partitions else found), ids)
 
+    def asked(self, tp: TopicPartition) -> bool:
+        """Whether the options mean this partition, be it there or not."""
+        options = self._options
+        if options.pattern is not None:
+            return topic_pattern(options.pattern)(tp.topic)
+        return tp in options.partitions or tp.topic in options.topics
+
     def logs(self, there: There) -> Logs:
         """The earliest offset and the end of each partition, and the topics' ids."""
         tps, ids = there
