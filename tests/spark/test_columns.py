@@ -12,6 +12,7 @@ from hypothesis import strategies as st  # noqa: E402
 from ottla.base.errors import ConfigError  # noqa: E402
 from ottla.base.types import TopicPartition  # noqa: E402
 from ottla.spark.columns import Chunk, RowDigest, check_writable  # noqa: E402
+from ottla.spark.errors import PipelineError  # noqa: E402
 from ottla.wire.batch import assign_offsets, control_batch, join_batch, parse_header  # noqa: E402
 from ottla.wire.columns import encode_columns  # noqa: E402
 from ottla.wire.records import Record, decode_batch, encode_batch  # noqa: E402
@@ -80,6 +81,15 @@ def test_s1_a_record_without_headers_has_null_as_in_sparks_connector() -> None:
     records = [Record(0, 1, None, b"a", ()), Record(1, 1, None, b"b", (("h", b"1"),))]
     rows = Chunk(encode_batch(records, base_offset=0), [], committed=True).rows(TP, 0, 2, SCHEMA)
     assert rows.column("headers").to_pylist() == [None, [{"key": "h", "value": b"1"}]]
+
+
+@pytest.mark.parametrize("at_ms", [2**63 // 1000 + 1, 9_300_000_000_000_000])
+def test_s1_a_time_that_spark_does_not_have_is_named_with_its_record(at_ms: int) -> None:
+    records = [Record(40, 1, None, b"a", ()), Record(41, at_ms, None, b"b", ()), Record(42, 2, None, b"c", ())]
+    chunk = Chunk(encode_batch(records, base_offset=40), [], committed=True)
+    with pytest.raises(PipelineError, match=f"lines-3: the record at offset 41 has the timestamp {at_ms} ms"):
+        chunk.rows(TP, 40, 43, SCHEMA)
+    assert chunk.rows(TP, 42, 43, SCHEMA).column("value").to_pylist() == [b"c"]
 
 
 def test_s2_records_of_aborted_transactions_are_left_out() -> None:

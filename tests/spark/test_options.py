@@ -9,7 +9,8 @@ from ottla.base.types import TopicPartition
 from ottla.client.config.consumer import CONSUMER_CONFIG
 from ottla.client.config.producer import PRODUCER_CONFIG, producer_config
 from ottla.spark.bounds import EARLIEST, LATEST, AtOffsets, AtTimes
-from ottla.spark.options import SOURCE_CLIENT, Semantics, duration_ms, sink_options, source_options
+from ottla.spark.option_values import duration_ms
+from ottla.spark.options import SOURCE_CLIENT, Semantics, sink_options, source_options
 
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 SOURCE = {**SERVERS, "subscribe": "lines"}
@@ -67,6 +68,15 @@ def test_s1_partitions_are_assigned_by_json() -> None:
         ({**SOURCE, "startingOffsets": '{"a":{"0":1.5}}'}, "startingOffsets: expected JSON"),
         ({**SOURCE, "startingTimestamp": "-1"}, "must be at least 0"),
         ({**SOURCE, "startingOffsetsByTimestamp": '{"a":{"0":-1}}'}, "-1 for a-0 is below 0"),
+        (
+            {**SOURCE, "startingOffsetsByTimestamp": '{"a":{"0":9223372036854775808}}'},
+            "startingOffsetsByTimestamp: 9223372036854775808 for a-0 is above 9223372036854775807",
+        ),
+        ({**SOURCE, "startingOffsets": '{"a":{"0":9223372036854775808}}'}, "startingOffsets: 9223372036854775808 for"),
+        ({**SOURCE, "startingTimestamp": "9223372036854775808"}, "startingTimestamp"),
+        ({**SOURCE, "kafka.group.id": ""}, "kafka.group.id is empty"),
+        ({**SOURCE, "kafka.group.id": "", "commitOffsets": "source"}, "kafka.group.id is empty"),
+        ({**SOURCE, "commitOffsets": "source"}, "commitOffsets=source needs the option kafka.group.id"),
         ({**SOURCE, "endingOffsets": "latest"}, "is for batch reads"),
         ({**SOURCE, "maxOffsetsPerTrigger": "0"}, "must be at least 1"),
         ({**SOURCE, "minOffsetsPerTrigger": "8", "maxOffsetsPerTrigger": "7"}, "8 is above maxOffsetsPerTrigger 7"),
@@ -109,6 +119,17 @@ def test_s1_a_wrong_source_option_is_named(given: dict[str, str], message: str) 
 def test_s1_a_batch_read_of_nothing_is_refused(option: str, value: str) -> None:
     with pytest.raises(ConfigError, match="nothing to read"):
         source_options({**SOURCE, option: value}, streaming=False)
+
+
+def test_s1_an_end_behind_the_last_time_there_is_is_refused() -> None:
+    beyond = {**SOURCE, "endingOffsetsByTimestamp": '{"a":{"0":9223372036854775808}}'}
+    with pytest.raises(ConfigError, match="endingOffsetsByTimestamp: 9223372036854775808 for a-0 is above"):
+        source_options(beyond, streaming=False)
+
+
+def test_s2_a_group_of_the_sink_has_a_name() -> None:
+    with pytest.raises(ConfigError, match=r"kafka\.group\.id is empty"):
+        sink_options({**SINK, "kafka.group.id": ""})
 
 
 def test_s1_an_end_that_says_nothing_is_refused() -> None:

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
-from ottla.spark.errors import RowError
+from ottla.spark.errors import PipelineError, RowError
 from ottla.wire.batch import BatchHeader, is_emptied, iter_headers, parse_end_txn_marker
 from ottla.wire.columns import decode_columns, scalar
 from ottla.wire.crc import crc32c
@@ -25,6 +25,8 @@ _OUR_HEADERS: Final = {"headers": "array<struct<key:string,value:binary>>"}
 
 _NULL: Final = scalar(-1, pa.int64())
 _NOTHING: Final = scalar(0, pa.int32())
+#: The last millisecond of Spark's timestamps, which are microseconds in 64 bits.
+_MOST_MS: Final = (2**63 - 1) // 1_000
 #: The columns of the sink, and what they may be; all others are passed over, as Spark's connector does.
 WRITABLE = {
     "key": (pa.types.is_binary, pa.types.is_string, pa.types.is_large_binary, pa.types.is_large_string),
@@ -88,6 +90,7 @@ class Chunk:
             with_headers=with_headers,
         )
         count = found.num_rows
+        _require_times(tp, found.column("offset"), found.column("timestamp_ms"))
         micros = found.column("timestamp_ms").view(pa.timestamp("ms", tz="UTC")).cast(schema.field("timestamp").type)
         columns = [
             found.column("key"),
@@ -155,6 +158,20 @@ class RowDigest:
     def hex(self) -> str:
         """The digest so far."""
         return "".join(f"{a:08x}{b:08x}" for _, (a, b) in sorted(self._crcs.items()))
+
+
+def _require_times(tp: TopicPartition, offsets: Any, times_ms: Any) -> None:
+    """Raise PipelineError naming the first record whose time is none of Spark's, which counts microseconds."""
+    ends = pc.min_max(times_ms)
+    if not len(times_ms) or (ends["min"].as_py() >= -_MOST_MS and ends["max"].as_py() <= _MOST_MS):
+        return
+    for offset, at_ms in zip(offsets.to_pylist(), times_ms.to_pylist(), strict=True):
+        if not -_MOST_MS <= at_ms <= _MOST_MS:
+            raise PipelineError(
+                f"{tp}: the record at offset {offset} has the timestamp {at_ms} ms since 1970, and Spark has none "
+                f"beyond {_MOST_MS} ms. Begin behind it (startingOffsets, with a new checkpoint), or delete the "
+                "partition's records up to it"
+            )
 
 
 def _bytes_of(column: Any) -> tuple[Any, Any]:

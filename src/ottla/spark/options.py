@@ -5,15 +5,11 @@ by the same tables as the client's own; an unknown option or key is an error tha
 """
 
 import difflib
-import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from operator import index
 
 from ottla.base.config import ConfigKey, ConfigSet, ConfigType, Standing, between, one_of
-from ottla.base.digits import natural
 from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
 from ottla.client.config import COMMON_KEYS, CommonConfig, build, client_keys
@@ -22,8 +18,9 @@ from ottla.client.config.producer import PRODUCER_CONFIG
 from ottla.client.config.security import Security
 from ottla.spark.bounds import EARLIEST, LATEST, AtOffsets, AtTimes, Bound
 from ottla.spark.ids import PREFIX, TOPIC_PREFIX
+from ottla.spark.option_values import assigned, duration_ms, json_offsets
 from ottla.spark.patterns import topic_pattern
-from ottla.spark.plan import Cut, Offsets, offsets_from_json
+from ottla.spark.plan import Cut
 from ottla.spark.sink_client import sink_client, sink_id
 
 _TEXT, _WHOLE, _FLAG = ConfigType.STRING, ConfigType.LONG, ConfigType.BOOLEAN
@@ -257,7 +254,10 @@ class SinkOptions:
 def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     """Check `given`. Raises ConfigError naming the option."""
     own, kafka = _parse(SOURCE_OPTIONS, given, SOURCE_CLIENT.keys)
+    _require_group(kafka.get("group.id"))
     client = build(SourceClient, SOURCE_CLIENT, kafka)
+    if own["commitOffsets"] == "source" and client.group_id is None:
+        raise ConfigError("commitOffsets=source needs the option kafka.group.id: the group whose offsets it commits")
     chosen = [name for name in ("subscribe", "subscribePattern", "assign") if own[name] is not None]
     if len(chosen) != 1:
         raise ConfigError(
@@ -277,7 +277,7 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
         kafka={"metadata.max.age.ms": client.metadata_max_age_ms, **kafka},
         topics=_names(own["subscribe"]),
         pattern=_pattern(own["subscribePattern"]),
-        partitions=_assigned(own["assign"]),
+        partitions=assigned(own["assign"]),
         start=start,
         end=_end(own),
         max_offsets=most,
@@ -288,6 +288,12 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
         include_headers=bool(own["includeHeaders"]),
         commit_here=own["commitOffsets"] == "source",
     )
+
+
+def _require_group(name: object) -> None:
+    """Raise ConfigError for a group that has no name."""
+    if name is not None and not str(name).strip():
+        raise ConfigError("kafka.group.id is empty: name the group whose offsets are to be committed, or leave it out")
 
 
 def _cut(own: Mapping[str, object]) -> Cut:
@@ -306,6 +312,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     """Check `given`. Raises ConfigError naming the option."""
     own, kafka = _parse(SINK_OPTIONS, given, (*PRODUCER_CONFIG.keys, "group.id"))
     group = kafka.pop("group.id", None)
+    _require_group(group)
     if (own["queryId"] is None) != (own["batchId"] is None):
         alone, other = ("queryId", "batchId") if own["batchId"] is None else ("batchId", "queryId")
         raise ConfigError(
@@ -416,7 +423,7 @@ def _start(own: Mapping[str, object], *, streaming: bool) -> Bound:
         text = str(own["startingOffsets"])
     if text.lower() in ("earliest", "latest"):
         return AtOffsets("startingOffsets", {}, EARLIEST if text.lower() == "earliest" else LATEST)
-    return AtOffsets("startingOffsets", _json_offsets("startingOffsets", text, EARLIEST), EARLIEST)
+    return AtOffsets("startingOffsets", json_offsets("startingOffsets", text, EARLIEST), EARLIEST)
 
 
 def _end(own: Mapping[str, object]) -> Bound:
@@ -426,7 +433,7 @@ def _end(own: Mapping[str, object]) -> Bound:
     text = "latest" if own["endingOffsets"] is None else str(own["endingOffsets"])
     if text.lower() == "earliest":
         raise ConfigError("endingOffsets can't be earliest: there would be nothing to read")
-    named = {} if text.lower() == "latest" else _json_offsets("endingOffsets", text, LATEST)
+    named = {} if text.lower() == "latest" else json_offsets("endingOffsets", text, LATEST)
     return AtOffsets("endingOffsets", named, LATEST)
 
 
@@ -437,20 +444,8 @@ def _timed(own: Mapping[str, object], side: str, others: int, *, late_is_latest:
     if own[timestamp] is not None:
         return AtTimes(timestamp, {}, int(str(own[timestamp])), late_is_latest)
     if own[by_partition] is not None:
-        return AtTimes(by_partition, _json_offsets(by_partition, str(own[by_partition]), 0), others, late_is_latest)
+        return AtTimes(by_partition, json_offsets(by_partition, str(own[by_partition]), 0), others, late_is_latest)
     return None
-
-
-def _json_offsets(option: str, text: str, least: int) -> Offsets:
-    example = '{"topic":{"0":23,"1":-2}}' if least == EARLIEST else '{"topic":{"0":23,"1":1500}}'
-    try:
-        offsets = offsets_from_json(json.loads(text))
-    except (ValueError, TypeError, AttributeError):
-        raise ConfigError(f"{option}: expected JSON like {example}, not {text}") from None
-    for tp, offset in offsets.items():
-        if offset < least:
-            raise ConfigError(f"{option}: {offset} for {tp} is below {least}")
-    return offsets
 
 
 def _names(value: object) -> tuple[str, ...]:
@@ -468,33 +463,9 @@ def _pattern(value: object) -> str | None:
     return _text(value)
 
 
-def _assigned(value: object) -> tuple[TopicPartition, ...]:
-    if value is None:
-        return ()
-    try:
-        found = {TopicPartition(t, index(p)) for t, ps in json.loads(str(value)).items() for p in ps}
-    except (ValueError, TypeError, AttributeError):
-        raise ConfigError(f'assign: expected JSON like {{"topic":[0,1]}}, not {value}') from None
-    if not found:
-        raise ConfigError("assign names no partition")
-    return tuple(sorted(found))
-
-
 def _text(value: object) -> str | None:
     return None if value is None else str(value)
 
 
 def _int(value: object) -> int | None:
     return None if value is None else int(str(value))
-
-
-_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "": 1}
-
-
-def duration_ms(option: str, text: str) -> int:
-    """Milliseconds of `15m`, `10s`, `500ms`… Raises ConfigError."""
-    found = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
-    number = natural(found[1]) if found is not None and found[2] in _UNITS_MS else None
-    if found is None or number is None:
-        raise ConfigError(f"{option}: expected a time like 15m, 10s or 500ms, not {text}")
-    return number * _UNITS_MS[found[2]]
