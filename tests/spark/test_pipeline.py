@@ -32,6 +32,15 @@ def test_s3_the_sink_may_name_the_group() -> None:
     assert group_offsets(sources_of_log(log(NO_GROUP)), "h") == {"h": {"a": {0: 5}}}
 
 
+@pytest.mark.parametrize("group", [None, "h"])
+def test_s3_two_sources_of_one_topic_and_group_commit_what_both_have_read(group: str | None) -> None:
+    """Whichever comes last: each has a limit of its own, and may be behind."""
+    fast = SourceOffset({}, {A0: 50, A1: 3}, "g")
+    slow = SourceOffset({}, {A0: 7, A1: 9, TopicPartition("b", 0): 1}, "g")
+    for sources in ((fast, slow), (slow, fast)):
+        assert group_offsets(sources, group) == {group or "g": {"a": {0: 7, 1: 3}, "b": {0: 1}}}
+
+
 def test_s3_the_second_form_of_the_log_names_its_sources() -> None:
     text = "\n".join(["v2", "{}", f"0:{OURS}", "1:-", 'lines:{"lines":{"0":7}}', "x"])
     assert group_offsets(sources_of_log(text), None) == {"g": {"a": {0: 5, 1: 9}}}

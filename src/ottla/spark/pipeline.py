@@ -41,13 +41,18 @@ def sources_of_log(text: str) -> list[SourceOffset]:
 
 
 def group_offsets(sources: Iterable[SourceOffset], group: str | None) -> dict[str, dict[str, dict[int, int]]]:
-    """Group → topic → partition → next offset; `group` overrides those of the sources. Who has none is left out."""
+    """Group → topic → partition → next offset; `group` overrides those of the sources. Who has none is left out.
+
+    Of a partition that several sources read for one group, the offset is that of the one that is behind: what begins at
+    the group's offset later leaves out nothing that a source has still to read.
+    """
     found: dict[str, dict[str, dict[int, int]]] = {}
     for offset in sources:
         name = group or offset.group
         if name is not None:
             for tp, position in offset.end.items():
-                found.setdefault(name, {}).setdefault(tp.topic, {})[tp.partition] = position
+                partitions = found.setdefault(name, {}).setdefault(tp.topic, {})
+                partitions[tp.partition] = min(position, partitions.get(tp.partition, position))
     return found
 
 
