@@ -209,7 +209,8 @@ def test_s1_after_a_log_lost_its_end_nothing_that_comes_is_left_out(
 def test_s1_after_a_log_lost_its_end_a_query_goes_on_in_its_other_partitions(
     world: World, query: Callable[..., Query]
 ) -> None:
-    driver = query(failOnDataLoss=False, minOffsetsPerTrigger=1_000)
+    group = {"kafka.group.id": f"of-{world.topic}", "commitOffsets": "source"}
+    driver = query(failOnDataLoss=False, minOffsetsPerTrigger=1_000, **group)
     stream = driver.stream()
     first = stream.latestOffset(stream.initialOffset(), ALL)
     world.fill(1, first=5)
@@ -217,3 +218,7 @@ def test_s1_after_a_log_lost_its_end_a_query_goes_on_in_its_other_partitions(
     moved = _moved(stream, first)
     assert moved["to"] == {world.topic: {"0": 2, "1": 6}}
     assert values(stream, stream.partitions(first, moved)) == ["1.5"]
+    for end, committed in ((first, 5), (moved, 2)):
+        stream.commit(end)
+        found = driver.link.run(driver.link.admin.list_group_offsets(f"of-{world.topic}"))
+        assert found[driver.tp].offset == committed

@@ -48,3 +48,11 @@ def test_s1_a_topic_that_is_not_read_any_more_is_told_from_one_that_is_gone(
             world.stream(**which).latestOffset(end, ALL)
         after = other.stream(failOnDataLoss=False, **which)
         assert next_batch(after, end)[1][0] == "0.0"
+
+
+def test_s1_a_batch_with_which_spark_s_own_connector_went_back_has_no_rows(world: World) -> None:
+    """As it plans one where a log lost its end; the log has grown since, in partition 1 not as far as it was."""
+    before, planned = {world.topic: {"0": 4, "1": 7}}, {world.topic: {"0": 2, "1": 3}}
+    stream = world.stream(failOnDataLoss=False)
+    assert stream.partitions(before, planned) == []
+    assert next_batch(stream, planned)[1] == world.rows(range(2, 5), range(3, 5))
