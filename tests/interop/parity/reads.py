@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from tests.interop.parity.case import Case, places, shown
+from tests.interop.parity.case import Case, Side, places, shown
 
 _A, _TRIM = "parity-a", "parity-trim"
 _NO_OTHERS = "Partitions that a bound does not name: ours takes the earliest or latest offset of each"
@@ -219,6 +219,11 @@ def columns() -> Iterator[Case]:
         "distinct keys": lambda frame: str(frame.select("key").distinct().count()),
     }.items():
         yield read("rows", name, {}, then=frame)
+    swapped = (
+        "value binary, key binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
+    )
+    for name, ddl in {"two columns swapped": swapped, "two columns alone": "key binary, value binary"}.items():
+        yield Case("rows", f"a schema that is given, {name}", _given(ddl))
     given = {"subscribe": "parity-txn"}
     yield read("transactions", "isolation level not said", given, _COMMITTED)
     for level in ("read_committed", "read_uncommitted"):
@@ -226,6 +231,10 @@ def columns() -> Iterator[Case]:
         still = {"subscribe": "parity-open", "kafka.isolation.level": level}
         yield read("transactions", f"{level}, one is open", still)
     yield read("transactions", "a level that is none", {**given, "kafka.isolation.level": "read_some"})
+
+
+def _given(ddl: str) -> Callable[[Side], str]:
+    return lambda side: str(side.reader({"subscribe": "parity-b"}).schema(ddl).load().count())
 
 
 def names() -> Iterator[Case]:

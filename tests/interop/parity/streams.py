@@ -174,6 +174,9 @@ def restarting() -> Iterator[Case]:
     yield runs("latest, then what came since", first, {"startingOffsets": "latest"}, send("e"), _EARLIEST)
     yield runs("a limit has come", first, _EARLIEST, send("e", "f"), {**_EARLIEST, "maxOffsetsPerTrigger": "1"})
     yield runs("another topic has come", first, _EARLIEST, send("e"), {**_EARLIEST, "subscribe": "T,parity-b"})
+    instead = {"subscribe": "parity-b"}
+    yield runs("another topic instead", first, _EARLIEST, {**_EARLIEST, **instead})
+    yield runs("the same, failOnDataLoss=false, too", first, loose, {**loose, **instead})
     yield runs("the topic has grown", first, _EARLIEST, _grow, send("e", partition=1), _EARLIEST)
     yield runs("records are gone that were read", first, _EARLIEST, _cut, send("e"), _EARLIEST)
     yield runs("records are gone that were not read", send("a"), _EARLIEST, send("b", "c", "d"), _cut, _EARLIEST)
