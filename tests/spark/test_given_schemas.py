@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructField, StructType, TimestampNTZType
 
 from ottla.base.errors import ConfigError
 from ottla.spark.datasource import OttlaDataSource
@@ -35,6 +35,13 @@ def test_s1_the_source_s_own_schema_is_taken_whatever_may_be_null(streaming: boo
     _read(ROWS, streaming=streaming)
     _read(WITH_HEADERS, streaming=streaming, headers="true")
     _read(StructType([StructField(f.name, f.dataType, nullable=False) for f in ROWS.fields]), streaming=streaming)
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_s1_with_times_without_a_zone_spark_reads_the_schema_otherwise(streaming: bool) -> None:
+    """`spark.sql.timestampType=TIMESTAMP_NTZ`."""
+    without = StructField("timestamp", TimestampNTZType())
+    _read(StructType([without if f.name == "timestamp" else f for f in ROWS.fields]), streaming=streaming)
 
 
 @pytest.mark.parametrize("streaming", [False, True])

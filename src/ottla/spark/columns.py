@@ -42,7 +42,9 @@ def check_source_schema(columns: Iterable[tuple[str, str]], *, with_headers: boo
 
     A user can give others with `.schema(...)`. Columns are filled in their order, so two could change places unseen.
     """
-    given, ours = list(columns), list({**_OURS, **(_OUR_HEADERS if with_headers else {})}.items())
+    # With spark.sql.timestampType=TIMESTAMP_NTZ our own schema is read so.
+    given = [(name, "timestamp" if kind == "timestamp_ntz" else kind) for name, kind in columns]
+    ours = list({**_OURS, **(_OUR_HEADERS if with_headers else {})}.items())
     if given == ours:
         return
     wrong = [f"{name} {kind}" for name, kind in given if (name, kind) not in ours]
