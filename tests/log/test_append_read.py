@@ -16,7 +16,17 @@ from ottla.wire.batch import TimestampType as BatchTimestampType
 from ottla.wire.batch import check_integrity, control_batch, parse_header
 from ottla.wire.errors import ErrorCode
 from tests.log.batches import NOW_MS, batch
-from tests.log.logs import SMALL, append, content, every_batch, headers, latest_epoch, open_log
+from tests.log.logs import (
+    SMALL,
+    append,
+    append_in_transaction,
+    content,
+    end,
+    every_batch,
+    headers,
+    latest_epoch,
+    open_log,
+)
 
 
 def test_offsets_and_leader_epoch_are_written_into_the_batch_and_the_rest_is_the_clients() -> None:
@@ -140,6 +150,16 @@ def test_the_first_batch_comes_whole_or_not_at_all() -> None:
     assert content(log.read(1, 10, min_one_batch=False)) == b""
     assert len(content(log.read(1, one + 7))) == one + 7
     assert len(content(log.read(0, 10_000))) == 3 * one
+
+
+def test_a_read_that_gives_no_records_names_no_aborted_transactions() -> None:
+    """29,000 of them, each of no byte, had named 494 MB of transactions."""
+    log = open_log()
+    append_in_transaction(log, 0)
+    end(log, commit=False)
+    none = log.read(0, 1, isolation=Isolation.READ_COMMITTED, min_one_batch=False)
+    assert (none.slices, none.aborted) == ((), ())
+    assert log.read(0, 1, isolation=Isolation.READ_COMMITTED).aborted == ((7, 0),)
 
 
 def test_read_committed_of_a_log_without_transactions_reads_to_its_end() -> None:

@@ -308,7 +308,7 @@ class PartitionLog:
             if first_bytes > max_bytes:
                 length = first_bytes if min_one_batch else 0
         slices = (Slice(segment.log, position, length),) if length > 0 else ()
-        aborted = self._aborted(segment, offset, position + length) if committed else None
+        aborted = self._aborted(segment, offset, slices) if committed else None
         following = self._segments.following_base(segment)
         return Read(ErrorCode.NONE, slices, end, stable, start, aborted, following is not None and following < limit)
 
@@ -323,11 +323,11 @@ class PartitionLog:
             return place[1] if place is not None and place[0] is segment else segment.size_bytes
         return oldest.position if oldest.segment_base_offset == segment.base_offset else segment.size_bytes
 
-    def _aborted(self, segment: Segment, offset: int, end_position: int) -> tuple[AbortedTransaction, ...]:
-        if not self._segments.has_aborted(segment):
+    def _aborted(self, segment: Segment, offset: int, slices: tuple[Slice, ...]) -> tuple[AbortedTransaction, ...]:
+        if not slices or not self._segments.has_aborted(segment):
             return ()
         # An offset at or after the slice's end. The nearest indexed one will do: a few aborts too many do no harm.
-        upper = segment.offset_behind(end_position)
+        upper = segment.offset_behind(slices[0].position + slices[0].length_bytes)
         if upper is None:
             upper = self._segments.following_base(segment)
         return self._segments.aborted(segment, offset, self.end_offset if upper is None else upper)
