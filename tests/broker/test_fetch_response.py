@@ -3,11 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.broker.handlers.fetch_response import PartitionResult, encode_fetch
+from ottla.broker.handlers.fetch_response import PartitionResult, encode_fetch, encode_fetch_steps
+from ottla.broker.outbox import Piece
 from ottla.log.memory import MemoryStorage
 from ottla.log.results import AbortedTransaction, Read
 from ottla.log.storage import Slice
 from ottla.wire.apis import API, ApiKey
+from ottla.wire.codec import NULL_UUID
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frames import encode_response
 from ottla.wire.messages import fetch
@@ -80,3 +82,12 @@ def test_every_version_is_packed_as_the_codec_packs_it(
     pieces = encode_fetch(version, 7, error, session_id, results)
     packed = b"".join(piece.read() if isinstance(piece, Slice) else piece for piece in pieces)
     assert packed == encode_response(ApiKey.FETCH, version, 7, _message(version, error, session_id, results))
+
+
+def test_very_many_aborted_transactions_are_packed_in_steps() -> None:
+    aborted = tuple(AbortedTransaction(number, number) for number in range(10_000))
+    result = PartitionResult("a", NULL_UUID, 0, Read(ErrorCode.NONE, _slices(b"records"), 1, 1, 0, aborted))
+    pieces: list[Piece] = []
+    assert sum(1 for _ in encode_fetch_steps(12, 7, ErrorCode.NONE, 0, [result], pieces)) > 20
+    packed = b"".join(piece.read() if isinstance(piece, Slice) else piece for piece in pieces)
+    assert packed == encode_response(ApiKey.FETCH, 12, 7, _message(12, ErrorCode.NONE, 0, [result]))

@@ -198,7 +198,7 @@ async def test_a_fetch_of_many_partitions_lets_others_have_their_turns(
     assert 0 < max(after - before for before, after in pairwise(seen)) <= TURN_MS
     told = await answer
     assert _found(told) == {number: len(records) for number in range(0, _MANY, 2)}
-    assert [each.partition_index for each in told.responses[0].partitions] == [*range(_MANY), 0, 1, 2]
+    assert [each.partition_index for each in told.responses[0].partitions] == [*range(_MANY)], "each once"
     assert _watched(broker) == 0
 
 

@@ -78,7 +78,8 @@ class Session:
 class FetchContext:
     """What one request fetches, and which of the results its response carries.
 
-    The partitions are there when `FetchSessions.fill` has gone through; `size` says before how many there may be.
+    The partitions are there when `FetchSessions.fill` has gone through; `size` says before how many there may be. As in
+    Apache Kafka, one that is named again has the place where it was named first, and is what it was named last.
     """
 
     def __init__(self, session: Session | None, request: FetchRequest, named: int, *, full: bool) -> None:
@@ -189,27 +190,23 @@ class FetchSessions:
         return NO_SESSION
 
     def _update(self, context: FetchContext, session: Session | None) -> Iterator[None]:
-        known = None if session is None else session.partitions
+        known = OrderedDict[PartitionKey, Cached]() if session is None else session.partitions
         for key, partition in _named(context.request):
-            cached = None if known is None or context.full else known.get(key)
-            if cached is None:
-                cached = Cached(partition)
-                if known is not None and session is not None:
-                    self._count(session, key not in known)
-                    known[key] = cached
-            else:
+            cached = known.get(key)
+            if cached is not None:
                 cached.request = partition
-            if context.full:
-                context.partitions.append((key, cached))
+            else:
+                known[key] = Cached(partition)
+                if session is not None:
+                    self._count(session, 1)
             yield
-        if session is None or context.full:
-            return
-        for topic in context.request.forgotten_topics_data:
-            for number in topic.partitions:
-                if session.partitions.pop(PartitionKey(topic.topic_id, topic.topic, number), None) is not None:
-                    self._count(session, -1)
-                yield
-        context.partitions = list(session.partitions.items())
+        if session is not None and not context.full:
+            for topic in context.request.forgotten_topics_data:
+                for number in topic.partitions:
+                    if known.pop(PartitionKey(topic.topic_id, topic.topic, number), None) is not None:
+                        self._count(session, -1)
+                    yield
+        context.partitions = list(known.items())
 
     def _create(self, uses_topic_ids: bool, partitions: int, connection: connections.Session | None) -> Session | None:
         now_ms = self._clock.monotonic_ms()

@@ -3,7 +3,8 @@
 KIP-74: `max_bytes` bounds the response and `partition_max_bytes` a partition, but the first batch of the first
 partition that has one is always sent, so a reader never gets stuck. KIP-227 sessions, KIP-320 leader epochs, KIP-516
 topic ids. A fetch that finds fewer than `min_bytes` waits for appends up to `max_wait_ms`. One of very many partitions
-is read and encoded in slices, while others are served.
+is read and encoded in slices, while others are served; so is one of very many aborted transactions, which have their
+share of `max_bytes`.
 """
 
 import asyncio
@@ -16,7 +17,13 @@ from ottla.base.types import TopicPartition
 from ottla.broker.answers import Answer, Encoded, Frame, Later
 from ottla.broker.fetch_sessions import Cached, FetchContext, PartitionKey
 from ottla.broker.handlers.encoding import as_it_is
-from ottla.broker.handlers.fetch_response import PartitionResult, encode_fetch, encode_fetch_steps, response_bytes
+from ottla.broker.handlers.fetch_response import (
+    ABORTED_BYTES,
+    PartitionResult,
+    encode_fetch,
+    encode_fetch_steps,
+    response_bytes,
+)
 from ottla.broker.handlers.large import slowly
 from ottla.broker.handlers.table import RequestContext, decode_message
 from ottla.broker.outbox import Piece
@@ -38,6 +45,8 @@ from ottla.wire.messages.fetch import FetchPartition, FetchRequest
 _TOPIC_IDS_FROM = 13
 #: A fetch of more partitions is read in slices: a partition takes some ten microseconds of the event loop.
 AT_ONCE: Final = 200
+#: So is one of more aborted transactions: a half of a microsecond each. It is known when they are read.
+ABORTS_AT_ONCE: Final = 1_000
 
 
 class _Node(HasAccess, HasConfig, HasIdentity, HasImage, HasPartitions, HasSessions, HasSlices, Protocol):
@@ -99,8 +108,11 @@ class _Fetch:
         self._outcome = _Outcome([], 0, urgent=False)
         #: Topics that may not be read.
         self._refused: set[str] = set()
-        #: While the request waits: where each partition's results are. A request may name a partition twice.
-        self._places: dict[Partition, list[int]] = {}
+        #: Aborted transactions in the results that there are so far.
+        self._aborts = 0
+        #: While the request waits: where each partition's result is.
+        self._places: dict[Partition, int] = {}
+        self._is_begun = False
         #: Whether it is read in slices; then what changed while it waited, None for "perhaps all".
         self._is_slow = False
         self._changed: Iterable[Partition] | None = None
@@ -108,6 +120,7 @@ class _Fetch:
     def _begin(self) -> Iterator[None]:
         """Learn which partitions are asked for, and which of their topics may not be read."""
         node, context = self._node, self._context
+        self._is_begun = True
         yield from node.sessions.fill(self._fetch)
         if not node.access.is_on or not self._fetch.partitions:
             return
@@ -128,13 +141,15 @@ class _Fetch:
         for _ in self._begin():
             pass
         missing = self.read_again(None)
+        if self._is_slow:
+            return self.start_slowly()
         if missing <= 0 or self._request.max_wait_ms <= 0 or not self._fetch.partitions:
             return self._encode()
         delayed, future = self._delayed()
         for at in range(len(self._fetch.partitions)):
             self._place(at, delayed)
         delayed.wait(missing, self._request.max_wait_ms)
-        return Later(future, lambda _: self._encode())
+        return Later(future, lambda _: self._go_on_slowly() if self._is_slow else self._encode())
 
     def start_slowly(self) -> Answer:
         """Read them in slices."""
@@ -144,19 +159,32 @@ class _Fetch:
         return Later(reading, self._charged)
 
     async def _slowly(self) -> list[Piece]:
-        slices, max_wait_ms, pieces = self._node.slices, self._request.max_wait_ms, list[Piece]()
-        await slices.run(counted(self._context, self._begin()))
+        slices, max_wait_ms = self._node.slices, self._request.max_wait_ms
+        if not self._is_begun:
+            await slices.run(counted(self._context, self._begin()))
         delayed, future = self._delayed()
         try:
             await slices.run(counted(self._context, self._read_steps(delayed)))
             if self._missing_bytes > 0 and max_wait_ms > 0:
                 delayed.wait(self._missing_bytes, max_wait_ms)
                 await future
-                again = self._read_steps(None) if self._changed is None else self._changed_steps(self._changed)
-                await slices.run(counted(self._context, again))
+                await slices.run(counted(self._context, self._steps_again(self._changed)))
         finally:
             future.cancel()
-        await slices.run(counted(self._context, self._encode_steps(pieces)))
+        return await self._encoded()
+
+    def _go_on_slowly(self) -> Later:
+        """It has waited, and what it is woken for has very many aborted transactions."""
+
+        async def reading() -> list[Piece]:
+            await self._node.slices.run(counted(self._context, self._steps_again(self._changed)))
+            return await self._encoded()
+
+        return Later(self._node.slices.start(reading(), "a fetch of many aborted transactions"), self._charged)
+
+    async def _encoded(self) -> list[Piece]:
+        pieces: list[Piece] = []
+        await self._node.slices.run(counted(self._context, self._encode_steps(pieces)))
         return pieces
 
     def _delayed(self) -> tuple[DelayedFetch, asyncio.Future[object]]:
@@ -168,22 +196,25 @@ class _Fetch:
         """Note where a partition's results are, and watch it."""
         found = self._find(self._fetch.partitions[at][0])
         if isinstance(found, Partition):
-            places = self._places.setdefault(found, [])
-            if not places:
-                delayed.watch(found)
-            places.append(at)
+            self._places[found] = at
+            delayed.watch(found)
 
     def read_again(self, changed: Iterable[Partition] | None) -> int:
         """Read these partitions, or all (None). Returns how many bytes are missing; 0 when the answer must go out.
 
-        A slow fetch is not read here, but after it.
+        A slow fetch is not read here, but after it. So is one that turns out to have many aborted transactions.
         """
-        if self._is_slow:
-            self._changed = changed
-            return 0
-        for _ in self._read_steps(None) if changed is None else self._changed_steps(changed):
-            pass
-        return self._missing_bytes
+        if not self._is_slow:
+            for _ in self._steps_again(changed):
+                if self._aborts > ABORTS_AT_ONCE:
+                    break
+            else:
+                return self._missing_bytes
+        self._is_slow, self._changed = True, changed
+        return 0
+
+    def _steps_again(self, changed: Iterable[Partition] | None) -> Iterator[None]:
+        return self._read_steps(None) if changed is None else self._changed_steps(changed)
 
     @property
     def _missing_bytes(self) -> int:
@@ -191,16 +222,18 @@ class _Fetch:
 
     def _changed_steps(self, changed: Iterable[Partition]) -> Iterator[None]:
         for partition in changed:
-            for at in self._places[partition]:
-                self._replace(at)
-                yield
+            self._replace(self._places[partition])
+            yield
 
     def _replace(self, at: int) -> None:
         """Read one partition again. The others keep their results and their share of the response's size."""
         results, size_bytes, urgent = self._outcome
         key, cached, before = results[at]
         others = size_bytes - before.read.size_bytes
-        result = self._read_one(key, cached.request, max(self._max_bytes - others, 0), first=others == 0)
+        self._aborts -= _aborts(before)
+        left = max(self._max_bytes - others - self._aborts * ABORTED_BYTES, 0)
+        result = self._read_one(key, cached.request, left, first=others == 0)
+        self._aborts += _aborts(result)
         results[at] = (key, cached, result)
         self._outcome = _Outcome(results, others + result.read.size_bytes, urgent or _is_urgent(result))
 
@@ -255,13 +288,15 @@ class _Fetch:
         """Read all partitions; have them watched from then on."""
         results: list[tuple[PartitionKey, Cached, PartitionResult]] = []
         left, total, urgent = self._max_bytes, 0, False
+        self._aborts = 0
         for at, (key, cached) in enumerate(self._fetch.partitions):
             if watching is not None:
                 self._place(at, watching)
             result = self._read_one(key, cached.request, left, first=total == 0)
-            size = result.read.size_bytes
+            size, aborts = result.read.size_bytes, _aborts(result)
             total += size
-            left = max(left - size, 0)
+            self._aborts += aborts
+            left = max(left - size - aborts * ABORTED_BYTES, 0)
             urgent = urgent or _is_urgent(result)
             results.append((key, cached, result))
             yield
@@ -328,6 +363,12 @@ def _is_urgent(result: PartitionResult) -> bool:
     """Whether the answer does not wait for `min_bytes`. As in Kafka it does not where more is in a later segment."""
     read = result.read
     return read.error is not ErrorCode.NONE or result.diverging is not None or read.has_more
+
+
+def _aborts(result: PartitionResult) -> int:
+    """How many aborted transactions it names."""
+    aborted = result.read.aborted
+    return 0 if aborted is None else len(aborted)
 
 
 def _failed(error: ErrorCode) -> Read:

@@ -1,7 +1,7 @@
 """Fetch responses packed by hand: a few header bytes around records that are never looked at (idea 6)."""
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from ottla.base.errors import StorageError
@@ -22,6 +22,9 @@ _OLD_BODY = struct.Struct(">i")
 _PARTITION = struct.Struct(">ihqqq")
 _PARTITION_V4 = struct.Struct(">ihqq")
 _ABORTED = struct.Struct(">qq")
+ABORTED_BYTES: Final = _ABORTED.size
+#: Aborted transactions that are written in one step: a tenth of a millisecond.
+_ABORTED_AT_ONCE: Final = 500
 _REPLICA = struct.Struct(">i")
 _NO_REPLICA: Final = _REPLICA.pack(-1)
 #: A smaller piece of a file is read and sent together with the bytes around it: one system call and one packet less.
@@ -78,7 +81,7 @@ def encode_fetch_steps(
     throttle_ms: int = 0,
     report: Report = _storage_error,
 ) -> Iterator[None]:
-    """The same in steps, one for each partition; all pieces are there at the end."""
+    """The same in steps, at least one for each partition; all pieces are there at the end."""
     flexible = version >= _FLEXIBLE_FROM
     head = bytearray(_HEAD.pack(correlation_id))
     if flexible:
@@ -94,7 +97,7 @@ def encode_fetch_steps(
             _name(head, group[0].topic, flexible)
         _count(head, len(group), flexible)
         for result in group:
-            head = _partition(body, head, version, result, report)
+            head = yield from _partition(body, head, version, result, report)
             yield
         if flexible:
             head.append(0)
@@ -114,7 +117,7 @@ def response_bytes(encoded: Sequence[Piece], version: int) -> int:
 
 def _partition(
     pieces: list[Piece], head: bytearray, version: int, result: PartitionResult, report: Report
-) -> bytearray:
+) -> Generator[None, None, bytearray]:
     """Write one partition; the records go into `pieces` as they are. Returns the buffer to go on with."""
     read, flexible = result.read, version >= _FLEXIBLE_FROM
     try:
@@ -127,7 +130,7 @@ def _partition(
         )
     else:
         head += _PARTITION_V4.pack(result.partition, read.error, read.high_watermark, read.last_stable_offset)
-    _aborted(head, read, flexible)
+    yield from _aborted(head, read, flexible)
     if version >= 11:
         head += _NO_REPLICA
     size = read.size_bytes
@@ -144,15 +147,17 @@ def _partition(
     return head
 
 
-def _aborted(head: bytearray, read: Read, flexible: bool) -> None:
+def _aborted(head: bytearray, read: Read, flexible: bool) -> Iterator[None]:
     if read.aborted is None:
         head += b"\0" if flexible else b"\xff\xff\xff\xff"
         return
     _count(head, len(read.aborted), flexible)
-    for producer_id, first_offset in read.aborted:
+    for at, (producer_id, first_offset) in enumerate(read.aborted, 1):
         head += _ABORTED.pack(producer_id, first_offset)
         if flexible:
             head.append(0)
+        if not at % _ABORTED_AT_ONCE:
+            yield
 
 
 def _tags(head: bytearray, result: PartitionResult) -> None:

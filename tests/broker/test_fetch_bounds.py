@@ -1,0 +1,153 @@
+"""What one fetch may take: a partition is read once, aborted transactions count, and so does what is in memory."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.broker.handlers import fetch
+from ottla.broker.runtime.partition import Partition
+from ottla.broker.runtime.slices import TURN_MS
+from ottla.log.partition import PartitionLog
+from ottla.testing import AsyncBroker
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import fetch as f
+from tests.broker.records_io import produce
+from tests.broker.ticking import TickingClock, some_turns_until, turns
+from tests.broker.wire_client import WireClient, batch
+
+_VERSION = 12
+_NOW_MS = 1_700_000_000_000
+
+
+def _asked(*parts: f.FetchPartition, **options: Any) -> f.FetchRequest:
+    defaults: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 2**30, "session_epoch": -1}
+    return f.FetchRequest(topics=(f.FetchTopic(topic="t", partitions=parts),), **{**defaults, **options})
+
+
+def _part(number: int, offset: int = 0, max_bytes: int = 2**20) -> f.FetchPartition:
+    return f.FetchPartition(number, fetch_offset=offset, partition_max_bytes=max_bytes)
+
+
+def _partition(broker: AsyncBroker, number: int) -> Partition:
+    found = broker.node.partitions.find("t", number)
+    assert found is not None
+    return found
+
+
+def _told(answer: Any) -> list[tuple[int, int]]:
+    """Partitions, and bytes of their records."""
+    return [(e.partition_index, len(bytes(e.records or b""))) for t in answer.responses for e in t.partitions]
+
+
+def _abort(broker: AsyncBroker, number: int, count: int) -> None:
+    """So many aborted transactions in one partition."""
+    log = _partition(broker, number).log
+    for producer_id in range(log.end_offset, log.end_offset + count):
+        guard = log.begin_verification(producer_id, 0, 0, supports_epoch_bump=False, now_ms=_NOW_MS)
+        records = batch(b"a", producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True)
+        log.append(records, now_ms=_NOW_MS, verification_guard=guard.guard)
+        log.append_control(producer_id=producer_id, producer_epoch=0, commit=False, coordinator_epoch=0, now_ms=_NOW_MS)
+
+
+@pytest.mark.parametrize("times", [3, fetch.AT_ONCE + 1])
+@pytest.mark.parametrize("session_epoch", [-1, 0])
+async def test_a_partition_that_is_named_again_is_read_once(
+    broker: AsyncBroker, client: WireClient, times: int, session_epoch: int
+) -> None:
+    """As Apache Kafka does: it has the place where it was named first, and is read as it was named last."""
+    await broker.node.topics.create("t", 2, {})
+    records = batch(b"a" * 100)
+    await produce(client, records, records)
+    again = [_part(0, offset=1)] * times
+    answer = await client.ask(ApiKey.FETCH, _asked(*again, _part(1), _part(0), session_epoch=session_epoch), _VERSION)
+    assert _told(answer) == [(0, len(records)), (1, len(records))]
+
+
+async def test_aborted_transactions_have_their_share_of_an_answer(broker: AsyncBroker, client: WireClient) -> None:
+    await broker.node.topics.create("t", 3, {"index.interval.bytes": "1000000"})
+    for number in range(3):
+        _abort(broker, number, 100)
+    one = len(batch(b"a"))
+    asked = _asked(*(_part(number, max_bytes=one) for number in range(3)), isolation_level=1, max_bytes=one + 1_600)
+    answer = await client.ask(ApiKey.FETCH, asked, _VERSION)
+    aborts = [len(each.aborted_transactions) for each in answer.responses[0].partitions]
+    assert _told(answer) == [(0, one), (1, 0), (2, 0)]
+    assert aborts == [100, 0, 0]
+
+
+class _CountedLog:
+    """A partition's log that writes down each read; everything else is the log's own."""
+
+    def __init__(self, log: PartitionLog, reads: list[int]) -> None:
+        self._log = log
+        self._reads = reads
+
+    def read(self, offset: int, max_bytes: int, **options: Any) -> Any:
+        self._reads.append(self._log.tp.partition)
+        return self._log.read(offset, max_bytes, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+
+_ABORTS, _ABORTING = 100, 60
+
+
+@pytest.fixture
+async def reads(directory: Path) -> AsyncIterator[tuple[AsyncBroker, list[int]]]:
+    """A broker with many aborted transactions in each of many partitions, and which of these are read."""
+    async with AsyncBroker(data_dir=directory, clock=TickingClock()) as broker:
+        await broker.node.topics.create("t", _ABORTING, {})
+        read: list[int] = []
+        for number in range(_ABORTING):
+            _abort(broker, number, _ABORTS)
+            partition = _partition(broker, number)
+            partition.log = _CountedLog(partition.log, read)  # type: ignore[assignment]
+        yield broker, read
+
+
+#: So many are read before it is known that their transactions are many; then a slice of the loop takes some.
+_READ_AT_ONCE = fetch.ABORTS_AT_ONCE // _ABORTS + 1 + TURN_MS
+
+
+def _most_in_a_turn(seen: list[int]) -> int:
+    return max(after - before for before, after in pairwise(seen))
+
+
+async def test_a_fetch_of_many_aborted_transactions_lets_others_have_their_turns(
+    reads: tuple[AsyncBroker, list[int]],
+) -> None:
+    broker, read = reads
+    asked = _asked(*map(_part, range(_ABORTING)), isolation_level=1)
+    async with WireClient(broker) as client:
+        answer = asyncio.create_task(client.ask(ApiKey.FETCH, asked, _VERSION))
+        seen = await turns(answer, lambda: len(read))
+        assert _most_in_a_turn(seen) <= _READ_AT_ONCE
+        told = [len(each.aborted_transactions) for each in (await answer).responses[0].partitions]
+        assert told == [_ABORTS] * _ABORTING
+
+
+@pytest.mark.parametrize("ends", ["its time is over", "records come"])
+async def test_a_waiting_fetch_that_finds_many_aborted_transactions_lets_others_have_their_turns(
+    reads: tuple[AsyncBroker, list[int]], ends: str
+) -> None:
+    broker, read = reads
+    end = _partition(broker, 0).log.end_offset
+    parts = (_part(number, offset=end) for number in range(_ABORTING))
+    wait_ms, is_over = (300, True) if ends == "its time is over" else (60_000, False)
+    asked = _asked(*parts, isolation_level=1, max_wait_ms=wait_ms, min_bytes=2**30 if is_over else 1)
+    async with WireClient(broker) as client:
+        answer = asyncio.create_task(client.ask(ApiKey.FETCH, asked, _VERSION))
+        await some_turns_until(lambda: all(_partition(broker, number).watched for number in range(_ABORTING)))
+        for number in range(_ABORTING):
+            _abort(broker, number, _ABORTS)
+            if not is_over:
+                _partition(broker, number).appended(1)
+        seen = await turns(answer, lambda: len(read))
+        assert _most_in_a_turn(seen) <= _READ_AT_ONCE
+        told = [len(each.aborted_transactions) for each in (await answer).responses[0].partitions]
+        assert told == [_ABORTS] * _ABORTING
