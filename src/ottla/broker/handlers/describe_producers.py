@@ -1,17 +1,23 @@
-"""DescribeProducers, version 0 (KIP-664): who writes to a partition, and whose transaction is open there."""
+"""DescribeProducers, version 0 (KIP-664): who writes to a partition, and whose transaction is open there.
+
+A partition may remember any number of producers. So one that is named again is told once, and what is told counts in
+the memory for answers.
+"""
 
 import asyncio
 from collections.abc import Collection, Generator, Iterator
 from itertools import islice
 from typing import Final, Protocol
 
+from ottla.base.errors import kept
 from ottla.base.topic_names import topic_name_problem
-from ottla.broker.handlers.parts import PART_NAMES
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.ports.access import HasAccess
+from ottla.broker.ports.answers import HasAnswers
 from ottla.broker.ports.partitions import HasPartitions
 from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.topics import HasImage
+from ottla.broker.runtime.encoding import AnswerTooLargeError, MadeAnswer
 from ottla.wire.acls import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_producers import (
@@ -24,46 +30,58 @@ from ottla.wire.messages.describe_producers import (
 
 #: Producers that are described in one step.
 _AT_ONCE: Final = 1_000
+#: What one takes in memory until the answer is encoded: a tuple and its numbers.
+PRODUCER_BYTES: Final = 200
 
 
-class _Node(HasAccess, HasImage, HasPartitions, HasSlices, Protocol):
+class _Node(HasAccess, HasAnswers, HasImage, HasPartitions, HasSlices, Protocol):
     """What this handler touches."""
 
 
 def handle(
     node: _Node, request: DescribeProducersRequest, context: RequestContext
-) -> "DescribeProducersResponse | asyncio.Future[DescribeProducersResponse]":
+) -> "asyncio.Future[DescribeProducersResponse | AnswerTooLargeError]":
     """The producers that each partition remembers."""
     return node.slices.start(_slowly(node, request, context), "producers of many partitions")
 
 
-async def _slowly(node: _Node, request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
-    """A partition may remember any number of producers."""
+async def _slowly(
+    node: _Node, request: DescribeProducersRequest, context: RequestContext
+) -> DescribeProducersResponse | AnswerTooLargeError:
     names = (topic.name for topic in request.topics if topic_name_problem(topic.name) is None)
     refused = await node.access.refused_of_many(node.slices, context, AclOperation.READ, ResourceType.TOPIC, names)
     topics: list[TopicResponse] = []
-    await node.slices.run(_steps(node, request, refused, topics))
+    made = node.answers.begin(context.api_key, context.api_version, context.client_id)
+    try:
+        await node.slices.run(_steps(node, request, refused, topics, made))
+    except AnswerTooLargeError as fault:
+        return kept(fault)
+    finally:
+        made.end()
     return DescribeProducersResponse(topics=tuple(topics))
 
 
 def _steps(
-    node: _Node, request: DescribeProducersRequest, refused: Collection[str], topics: list[TopicResponse]
+    node: _Node,
+    request: DescribeProducersRequest,
+    refused: Collection[str],
+    topics: list[TopicResponse],
+    made: MadeAnswer,
 ) -> Iterator[None]:
-    is_large = sum(len(topic.partition_indexes) for topic in request.topics) > PART_NAMES
     told: set[tuple[str, int]] = set()
     for topic in request.topics:
         described = []
         for index in topic.partition_indexes:
-            if not (is_large and (topic.name, index) in told):  # each may have any number of producers
+            if (topic.name, index) not in told:
                 told.add((topic.name, index))
-                described.append((yield from _describe(node, topic.name, index, refused)))
+                described.append((yield from _describe(node, topic.name, index, refused, made)))
             yield
         if described or not topic.partition_indexes:
             topics.append(TopicResponse(topic.name, tuple(described)))
 
 
 def _describe(
-    node: _Node, topic: str, index: int, refused: Collection[str]
+    node: _Node, topic: str, index: int, refused: Collection[str], made: MadeAnswer
 ) -> Generator[None, None, PartitionResponse]:
     if topic in refused:
         return PartitionResponse(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
@@ -77,6 +95,7 @@ def _describe(
         return PartitionResponse(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
     producers, states = partition.log.active_producers(), list[ProducerState]()
     while part := [ProducerState(*each) for each in islice(producers, _AT_ONCE)]:
+        made.take(len(part) * PRODUCER_BYTES)
         states += part
         yield
     return PartitionResponse(index, active_producers=tuple(states))

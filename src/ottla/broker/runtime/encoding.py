@@ -50,7 +50,7 @@ class MadeAnswer:
         """Encode some of the elements of an array of the answer, one in each step."""
         for each in elements:
             into.append(encode_response_element(self._api_key, self._version, field, each))
-            self._take(len(into[-1]))
+            self.take(len(into[-1]))
             yield
 
     def whole(self, correlation_id: int, message: tuple[Any, ...], frame: list[Piece]) -> Iterator[None]:
@@ -58,7 +58,7 @@ class MadeAnswer:
         self.end()  # elements that are encoded already are counted again, and not copied
         made: list[bytes] = []
         for _ in encode_response_steps(self._api_key, self._version, correlation_id, message, made):
-            self._take(len(made[-1]))
+            self.take(len(made[-1]))
             yield
         small: list[bytes] = []
         small_bytes = 0
@@ -76,7 +76,8 @@ class MadeAnswer:
         self._answers.held_bytes -= self._size_bytes
         self._size_bytes = 0
 
-    def _take(self, size_bytes: int) -> None:
+    def take(self, size_bytes: int) -> None:
+        """So many bytes more are made. AnswerTooLargeError where there is no room for them."""
         answers = self._answers
         self._size_bytes += size_bytes
         answers.held_bytes += size_bytes
