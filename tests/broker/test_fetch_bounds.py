@@ -1,7 +1,7 @@
 """What one fetch may take: a partition is read once, aborted transactions count, and so does what is in memory."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -9,11 +9,17 @@ from typing import Any
 import pytest
 
 from ottla.broker.handlers import fetch
+from ottla.broker.handlers.fetch_response import PartitionResult, encode_fetch_steps
+from ottla.broker.outbox import Piece
 from ottla.broker.runtime.partition import Partition
 from ottla.broker.runtime.slices import TURN_MS
 from ottla.log.partition import PartitionLog
+from ottla.log.storage import Slice
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey
+from ottla.wire.codec import NULL_UUID
+from ottla.wire.errors import ErrorCode
+from ottla.wire.frames import decode_response
 from ottla.wire.messages import fetch as f
 from tests.broker.records_io import produce
 from tests.broker.ticking import TickingClock, some_turns_until, turns
@@ -151,3 +157,48 @@ async def test_a_waiting_fetch_that_finds_many_aborted_transactions_lets_others_
         assert _most_in_a_turn(seen) <= _READ_AT_ONCE
         told = [len(each.aborted_transactions) for each in (await answer).responses[0].partitions]
         assert told == [_ABORTS] * _ABORTING
+
+
+def _in_memory(pieces: Sequence[Piece]) -> int:
+    return sum(len(piece) for piece in pieces if not isinstance(piece, Slice))
+
+
+@pytest.mark.parametrize(("size", "count"), [(60_000, 100), (1_000, 900)])
+async def test_small_pieces_of_files_take_so_much_memory_and_beyond_it_are_sent_as_files(
+    broker: AsyncBroker, client: WireClient, size: int, count: int
+) -> None:
+    """900 of 65,000 bytes were 55 MB for each connection, and nobody counted them while they were read."""
+    await broker.node.topics.create("t", 1, {})
+    await produce(client, batch(bytes(size)))
+    read = _partition(broker, 0).log.read(0, 2**20)
+    results = [PartitionResult("t", NULL_UUID, number, read) for number in range(count)]
+    pieces: list[Piece] = []
+    counted: list[int] = []
+    for _ in encode_fetch_steps(_VERSION, 7, ErrorCode.NONE, 0, results, pieces, take=counted.append):
+        pass
+    assert 900_000 < _in_memory(pieces) < 1_200_000
+    assert sum(counted) == _in_memory(pieces) - 4, "all but the frame's length"
+    whole = decode_response(ApiKey.FETCH, _VERSION, b"".join(map(_bytes_of, pieces))[4:])[1]
+    assert _told(whole) == [(number, read.size_bytes) for number in range(count)]
+
+
+def _bytes_of(piece: Piece) -> bytes:
+    return piece.read() if isinstance(piece, Slice) else bytes(piece)
+
+
+async def test_what_a_fetch_of_many_partitions_reads_counts_while_it_is_read(
+    broker: AsyncBroker, client: WireClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    many = fetch.AT_ONCE + 1
+    await broker.node.topics.create("t", many, {})
+    await produce(client, *[batch(bytes(1_000))] * many)
+    answers, asked = broker.node.answers, _asked(*map(_part, range(many)))
+    answers.limit_bytes = 100_000
+    await client.send(ApiKey.FETCH, asked, _VERSION)
+    assert await client.is_closed()
+    assert "its answer to Fetch is larger than 100000 bytes" in caplog.text
+    assert answers.held_bytes == 0
+    answers.limit_bytes = 300_000
+    async with WireClient(broker) as other:
+        assert len(_told(await other.ask(ApiKey.FETCH, asked, _VERSION))) == many
+    assert answers.held_bytes == 0

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, Protocol
 
-from ottla.base.errors import CorruptDataError, StorageError
+from ottla.base.errors import CorruptDataError, StorageError, kept
 from ottla.base.limits import FRAME_BYTES_AT_ONCE
 from ottla.base.types import TopicPartition
 from ottla.broker.answers import Answer, Encoded, Frame, Later
@@ -28,6 +28,7 @@ from ottla.broker.handlers.large import slowly
 from ottla.broker.handlers.table import RequestContext, decode_message
 from ottla.broker.outbox import Piece
 from ottla.broker.ports.access import HasAccess
+from ottla.broker.ports.answers import HasAnswers
 from ottla.broker.ports.identity import HasIdentity
 from ottla.broker.ports.partitions import HasPartitions
 from ottla.broker.ports.quotas import counted
@@ -35,6 +36,7 @@ from ottla.broker.ports.sessions import HasSessions
 from ottla.broker.ports.settings import HasConfig
 from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.topics import HasImage
+from ottla.broker.runtime.encoding import AnswerTooLargeError, MadeAnswer
 from ottla.broker.runtime.partition import Partition
 from ottla.broker.runtime.purgatory import DelayedFetch
 from ottla.log.results import Isolation, Read
@@ -49,7 +51,7 @@ AT_ONCE: Final = 200
 ABORTS_AT_ONCE: Final = 1_000
 
 
-class _Node(HasAccess, HasConfig, HasIdentity, HasImage, HasPartitions, HasSessions, HasSlices, Protocol):
+class _Node(HasAccess, HasAnswers, HasConfig, HasIdentity, HasImage, HasPartitions, HasSessions, HasSlices, Protocol):
     """What this handler touches."""
 
 
@@ -158,7 +160,7 @@ class _Fetch:
         reading.add_done_callback(lambda _: self._node.sessions.given_up(self._fetch))  # before its first step
         return Later(reading, self._charged)
 
-    async def _slowly(self) -> list[Piece]:
+    async def _slowly(self) -> list[Piece] | AnswerTooLargeError:
         slices, max_wait_ms = self._node.slices, self._request.max_wait_ms
         if not self._is_begun:
             await slices.run(counted(self._context, self._begin()))
@@ -176,15 +178,21 @@ class _Fetch:
     def _go_on_slowly(self) -> Later:
         """It has waited, and what it is woken for has very many aborted transactions."""
 
-        async def reading() -> list[Piece]:
+        async def reading() -> list[Piece] | AnswerTooLargeError:
             await self._node.slices.run(counted(self._context, self._steps_again(self._changed)))
             return await self._encoded()
 
         return Later(self._node.slices.start(reading(), "a fetch of many aborted transactions"), self._charged)
 
-    async def _encoded(self) -> list[Piece]:
-        pieces: list[Piece] = []
-        await self._node.slices.run(counted(self._context, self._encode_steps(pieces)))
+    async def _encoded(self) -> list[Piece] | AnswerTooLargeError:
+        pieces, context = list[Piece](), self._context
+        made = self._node.answers.begin(context.api_key, context.api_version, context.client_id)
+        try:
+            await self._node.slices.run(counted(context, self._encode_steps(pieces, made)))
+        except AnswerTooLargeError as fault:
+            return kept(fault)
+        finally:
+            made.end()
         return pieces
 
     def _delayed(self) -> tuple[DelayedFetch, asyncio.Future[object]]:
@@ -256,14 +264,14 @@ class _Fetch:
         session_id = self._node.sessions.unanswered(self._fetch)
         return encode_fetch(context.api_version, context.correlation_id, ErrorCode.NONE, session_id, (), throttle_ms)
 
-    def _encode_steps(self, pieces: list[Piece]) -> Iterator[None]:
+    def _encode_steps(self, pieces: list[Piece], made: MadeAnswer) -> Iterator[None]:
         version, correlation_id = self._context.api_version, self._context.correlation_id
         session_id, told = self._fetch.session_id, list[PartitionResult]()
         for result in self._told():
             told.append(result)
             yield
         yield from encode_fetch_steps(
-            version, correlation_id, ErrorCode.NONE, session_id, told, pieces, report=self._report
+            version, correlation_id, ErrorCode.NONE, session_id, told, pieces, report=self._report, take=made.take
         )
 
     def _report(self, result: PartitionResult, fault: StorageError) -> ErrorCode:

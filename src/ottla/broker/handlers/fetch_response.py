@@ -29,6 +29,10 @@ _REPLICA = struct.Struct(">i")
 _NO_REPLICA: Final = _REPLICA.pack(-1)
 #: A smaller piece of a file is read and sent together with the bytes around it: one system call and one packet less.
 _SENDFILE_FROM_BYTES: Final = 65_536
+#: One answer has so much of files in memory, for its client need not read it. Beyond it smaller pieces are sent as
+#: files, too, but the smallest: each costs two system calls, and of 8 KiB a connection sends 128 in a turn.
+_READ_BYTES: Final = 1_048_576
+_SENDFILE_THEN_FROM_BYTES: Final = 8_192
 
 
 class PartitionResult(NamedTuple):
@@ -52,6 +56,30 @@ def _storage_error(result: PartitionResult, fault: StorageError) -> ErrorCode:
     return ErrorCode.KAFKA_STORAGE_ERROR
 
 
+def _nothing(size_bytes: int) -> None:
+    pass
+
+
+class _Memory:
+    """What an answer takes in memory, and how much of files it may."""
+
+    __slots__ = ("_left_bytes", "take")
+
+    def __init__(self, take: Callable[[int], object]) -> None:
+        #: Hears of all bytes that are made.
+        self.take = take
+        self._left_bytes = _READ_BYTES
+
+    def sendable(self, piece: Slice) -> Piece:
+        """The piece, or its bytes where it is small."""
+        is_short = self._left_bytes < piece.length_bytes
+        found = sendable(piece, _SENDFILE_THEN_FROM_BYTES if is_short else _SENDFILE_FROM_BYTES)
+        if found is not piece:
+            self._left_bytes -= piece.length_bytes
+            self.take(piece.length_bytes)
+        return found
+
+
 def encode_fetch(
     version: int,
     correlation_id: int,
@@ -63,7 +91,7 @@ def encode_fetch(
 ) -> list[Piece]:
     """A whole response frame in pieces: header bytes and, between them, slices of files.
 
-    Small slices are read here; `report` hears of one that the disk does not give.
+    Small slices are read here, as far as there is room; `report` hears of one that the disk does not give.
     """
     pieces: list[Piece] = []
     for _ in encode_fetch_steps(version, correlation_id, error, session_id, results, pieces, throttle_ms, report):
@@ -80,8 +108,12 @@ def encode_fetch_steps(
     pieces: list[Piece],
     throttle_ms: int = 0,
     report: Report = _storage_error,
+    take: Callable[[int], object] = _nothing,
 ) -> Iterator[None]:
-    """The same in steps, at least one for each partition; all pieces are there at the end."""
+    """The same in steps, at least one for each partition; all pieces are there at the end.
+
+    `take` hears of the bytes in memory while they are made, and may raise.
+    """
     flexible = version >= _FLEXIBLE_FROM
     head = bytearray(_HEAD.pack(correlation_id))
     if flexible:
@@ -89,7 +121,7 @@ def encode_fetch_steps(
     head += _BODY.pack(throttle_ms, error, session_id) if version >= 7 else _OLD_BODY.pack(throttle_ms)
     topics = _by_topic(results)
     _count(head, len(topics), flexible)
-    body: list[Piece] = []
+    body, memory = list[Piece](), _Memory(take)
     for group in topics:
         if version >= _TOPIC_IDS_FROM:
             head += group[0].topic_id
@@ -97,13 +129,14 @@ def encode_fetch_steps(
             _name(head, group[0].topic, flexible)
         _count(head, len(group), flexible)
         for result in group:
-            head = yield from _partition(body, head, version, result, report)
+            head = yield from _partition(body, head, version, result, report, memory)
             yield
         if flexible:
             head.append(0)
     if flexible:
         head.append(0)
     body.append(bytes(head))
+    take(len(head))
     size = sum(piece.length_bytes if isinstance(piece, Slice) else len(piece) for piece in body)
     pieces.append(_SIZE.pack(size))
     pieces.extend(body)
@@ -116,12 +149,12 @@ def response_bytes(encoded: Sequence[Piece], version: int) -> int:
 
 
 def _partition(
-    pieces: list[Piece], head: bytearray, version: int, result: PartitionResult, report: Report
+    pieces: list[Piece], head: bytearray, version: int, result: PartitionResult, report: Report, memory: _Memory
 ) -> Generator[None, None, bytearray]:
     """Write one partition; the records go into `pieces` as they are. Returns the buffer to go on with."""
     read, flexible = result.read, version >= _FLEXIBLE_FROM
     try:
-        records = [sendable(piece, _SENDFILE_FROM_BYTES) for piece in read.slices]
+        records = [memory.sendable(piece) for piece in read.slices]
     except StorageError as fault:
         read, records = Read(report(result, fault), (), -1, -1, -1), []
     if version >= 5:
@@ -140,6 +173,7 @@ def _partition(
         head += _SIZE.pack(size)
     if size:
         pieces.append(bytes(head))
+        memory.take(len(head))
         pieces.extend(records)
         head = bytearray()
     if flexible:
