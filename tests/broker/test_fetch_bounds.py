@@ -159,6 +159,47 @@ async def test_a_waiting_fetch_that_finds_many_aborted_transactions_lets_others_
         assert told == [_ABORTS] * _ABORTING
 
 
+_WIDE = fetch.AT_ONCE + 1
+
+
+def _watchers(broker: AsyncBroker) -> int:
+    return sum(len(_partition(broker, number)._watchers) for number in range(_WIDE))
+
+
+async def _begin_to_wait(broker: AsyncBroker, client: WireClient, asked: f.FetchRequest) -> None:
+    """Send a fetch, and return when all its partitions are watched."""
+    enough = _watchers(broker) + len(asked.topics[0].partitions)
+    await client.send(ApiKey.FETCH, asked, _VERSION)
+    await some_turns_until(lambda: _watchers(broker) == enough)
+
+
+@pytest.mark.parametrize("session_epoch", [-1, 0])
+async def test_waiting_fetches_of_very_many_partitions_have_so_many_at_most(
+    broker: AsyncBroker, client: WireClient, session_epoch: int
+) -> None:
+    """20 connections, each with a fetch of 29,000 partitions that waits for 24 days, had held 446 MB."""
+    await broker.node.topics.create("t", _WIDE, {})
+    sessions = broker.node.sessions
+    sessions.max_waiting_partitions = 2 * _WIDE
+    wide = _asked(*map(_part, range(_WIDE)), session_epoch=session_epoch, max_wait_ms=2**31 - 1)
+    async with WireClient(broker) as second, WireClient(broker) as narrow:
+        await _begin_to_wait(broker, client, wide)
+        async with WireClient(broker) as first:
+            await _begin_to_wait(broker, first, wide)
+            answer = asyncio.create_task(second.ask(ApiKey.FETCH, wide, _VERSION))
+            await some_turns_until(answer.done)
+            assert len(_told(await answer)) == _WIDE, "it does not wait"
+            assert sessions.waiting_partitions == 2 * _WIDE
+            await _begin_to_wait(broker, narrow, _asked(_part(0), max_wait_ms=2**31 - 1))
+        await some_turns_until(lambda: _watchers(broker) == _WIDE + 1)
+        await _begin_to_wait(broker, second, wide)
+        async with WireClient(broker) as writer:
+            await produce(writer, batch(b"a"))
+        for each in (client, second, narrow):
+            assert _told(await each.answer(ApiKey.FETCH, _VERSION))[0] == (0, len(batch(b"a")))
+        assert sessions.waiting_partitions == 0
+
+
 def _in_memory(pieces: Sequence[Piece]) -> int:
     return sum(len(piece) for piece in pieces if not isinstance(piece, Slice))
 

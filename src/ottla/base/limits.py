@@ -261,7 +261,8 @@ TLS_HANDSHAKE_MS: Final = 30_000
 #: curve and 1 ms with an RSA key of 2048 bits.
 HANDSHAKES_AT_ONCE: Final = 4
 #: Partitions of one fetch session, and of all of them: some 500 bytes each, 125 MB. A broker is meant for 10,000
-#: partitions; a client beyond it names them in each fetch.
+#: partitions; a client beyond it names them in each fetch. As many in all fetches of more than 200 partitions that
+#: wait for records: some 800 bytes each, 200 MB. Beyond it such a fetch is answered at once.
 MAX_SESSION_PARTITIONS: Final = 30_000
 MAX_CACHED_PARTITIONS: Final = 250_000
 

@@ -8,6 +8,9 @@ connection, so it stays as long as there is room.)
 
 The cache is also full when its sessions have MAX_CACHED_PARTITIONS. A session that would grow beyond that, or beyond
 MAX_SESSION_PARTITIONS, ends: its client hears that it is not known, and asks for everything again.
+
+A fetch of many partitions that waits for records holds as much again, for as long as its client likes. All of them
+together have MAX_CACHED_PARTITIONS, too; beyond that one is answered at once.
 """
 
 import random
@@ -119,7 +122,7 @@ class FetchSessions:
         max_partitions: int = MAX_CACHED_PARTITIONS,
         max_of_one: int = MAX_SESSION_PARTITIONS,
     ) -> None:
-        """`max_partitions`: of all sessions together; `max_of_one`: of one of them."""
+        """`max_partitions`: of all sessions together, and of wide fetches that wait; `max_of_one`: of one session."""
         self._slots = slots
         self._max_partitions = max_partitions
         self._max_of_one = max_of_one
@@ -129,6 +132,9 @@ class FetchSessions:
         self._sessions: OrderedDict[int, Session] = OrderedDict()
         #: What counts for all of them.
         self.cached_partitions = 0
+        #: Partitions of wide fetches that wait, with a session or without, and how many there may be.
+        self.waiting_partitions = 0
+        self.max_waiting_partitions = max_partitions
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -179,6 +185,18 @@ class FetchSessions:
         """Nobody reads the request any more. Its session ends if it has heard nothing of it."""
         if context.session is not None and not context.is_begun:
             self._end_if_there(context.session)
+
+    def begin_to_wait(self, context: FetchContext) -> bool:
+        """Whether a fetch of many partitions may wait. If so, whoever calls says when it does no more."""
+        partitions = len(context.partitions)
+        if self.waiting_partitions + partitions > self.max_waiting_partitions:
+            return False
+        self.waiting_partitions += partitions
+        return True
+
+    def end_waiting(self, context: FetchContext) -> None:
+        """A fetch that had begun to wait waits no more."""
+        self.waiting_partitions -= len(context.partitions)
 
     def unanswered(self, context: FetchContext) -> int:
         """The client is throttled, and its answer empty. The id of its session; one that would be new is none."""

@@ -167,9 +167,12 @@ class _Fetch:
         delayed, future = self._delayed()
         try:
             await slices.run(counted(self._context, self._read_steps(delayed)))
-            if self._missing_bytes > 0 and max_wait_ms > 0:
-                delayed.wait(self._missing_bytes, max_wait_ms)
-                await future
+            if self._missing_bytes > 0 and max_wait_ms > 0 and self._node.sessions.begin_to_wait(self._fetch):
+                try:
+                    delayed.wait(self._missing_bytes, max_wait_ms)
+                    await future
+                finally:
+                    self._node.sessions.end_waiting(self._fetch)
                 await slices.run(counted(self._context, self._steps_again(self._changed)))
         finally:
             future.cancel()
