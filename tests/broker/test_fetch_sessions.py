@@ -17,6 +17,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.frames import encode_request
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from tests.broker.lone_connections import LoneClient
+from tests.broker.ticking import TickingClock
 
 _MAX = 100
 _MAX_OF_ONE = 30
@@ -165,7 +166,7 @@ def test_a_session_that_did_not_hear_all_of_a_request_ends() -> None:
 
 
 async def test_a_session_ends_whose_connection_was_lost_before_its_request_was_looked_at() -> None:
-    async with AsyncBroker() as broker:
+    async with AsyncBroker(clock=TickingClock()) as broker:
         connections = Connections(broker.node.clock, max_idle_ms=-1)
         dispatch, clock = Dispatcher(broker.node), broker.node.clock
         listener = Listener(dispatch, clock, connections, name="PLAINTEXT", max_request_bytes=1 << 20)

@@ -8,7 +8,7 @@ import pytest
 
 from ottla.base.errors import OttlaError, StorageError
 from ottla.broker.runtime.slices import TURN_MS, Slices
-from tests.broker.ticking import TickingClock
+from tests.broker.ticking import TickingClock, some_turns_until
 
 
 def _steps(count: int, done: list[str], name: str = "") -> Iterator[None]:
@@ -102,3 +102,21 @@ async def test_work_that_fails_unseen_is_logged(caplog: pytest.LogCaptureFixture
     assert "the count has failed" in line.getMessage()
     assert line.levelno == level
     assert (line.exc_info is None) == isinstance(fault, OttlaError)
+
+
+async def test_work_that_is_given_up_is_ended_though_its_task_is_kept() -> None:
+    """A fetch session had counted the partitions of a request whose client had gone, until its task was freed."""
+    done: list[str] = []
+
+    def steps() -> Iterator[None]:
+        try:
+            yield from _steps(10 * TURN_MS, done)
+        finally:
+            done.append("ended")
+
+    task = asyncio.create_task(Slices(TickingClock()).run(steps()))
+    await some_turns_until(lambda: bool(done))
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError) as given_up:
+        await task
+    assert done[-1] == "ended", given_up

@@ -7,7 +7,7 @@ long work take turns. Other code runs between two slices, so after each step it 
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Coroutine, Generator, Iterable, Iterator
 from typing import Any, Final, TypeVar
 
 from ottla.base.clock import Clock
@@ -31,16 +31,23 @@ class Slices:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def run(self, steps: Iterator[object]) -> None:
-        """Take all steps, and raise what a step raises. If all fit into one slice, nothing else runs in between."""
+        """Take all steps, and raise what a step raises. If all fit into one slice, nothing else runs in between.
+
+        Steps that are given up are ended now: the traceback of why may keep them, and what they hold, for long.
+        """
         loop, more = asyncio.get_running_loop(), True
-        while more:
-            await self._turn.acquire()
-            try:
-                more = self._slice(steps)
-            finally:
-                loop.call_soon(self._turn.release)
-            if more:
-                await asyncio.sleep(0)
+        try:
+            while more:
+                await self._turn.acquire()
+                try:
+                    more = self._slice(steps)
+                finally:
+                    loop.call_soon(self._turn.release)
+                if more:
+                    await asyncio.sleep(0)
+        finally:
+            if isinstance(steps, Generator):
+                steps.close()
 
     async def collect(self, made: Iterable[T]) -> list[T]:
         """All that an iterator makes, one thing in a step. What it goes through must not change meanwhile."""
