@@ -108,6 +108,9 @@ _MAGIC_AT, _LENGTH_AT, _LEADER_EPOCH_AT, _CRC_AT, _MAX_TIMESTAMP_AT, _PRODUCER_A
 _SEQUENCE_MASK = 0x7FFFFFFF
 #: The smallest batch length there can be.
 _SMALLEST_LENGTH = HEADER_BYTES - LOG_OVERHEAD
+#: For `batch_walk`: bytes of a header, those before what the length counts, where magic, length and last offset delta
+#: are, and the smallest length.
+WALK_LAYOUT: Final = (HEADER_BYTES, LOG_OVERHEAD, _MAGIC_AT, _LENGTH_AT, 23, _SMALLEST_LENGTH)
 #: Bytes of a batch's beginning that tell its size (`batch_size`).
 SIZE_BYTES: Final = LOG_OVERHEAD
 #: Looked through at a time for the magic byte of a batch.

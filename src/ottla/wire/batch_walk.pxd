@@ -1,7 +1,7 @@
 # Types of batch_walk.py for Cython; the .py runs without this file.
 cimport cython
 
-cdef Py_ssize_t _HEADER_BYTES, _OVERHEAD_BYTES, _MAGIC_AT, _LENGTH_AT, _LAST_DELTA_AT
+cdef Py_ssize_t _HEADER_BYTES, _OVERHEAD_BYTES, _AT_MAGIC, _AT_LENGTH, _AT_LAST_DELTA
 cdef int _MAGIC
 cdef long long _LEAST_LENGTH, _MAX_INT32, _MAX_INT64
 

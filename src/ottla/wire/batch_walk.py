@@ -6,14 +6,10 @@ One of the compiled modules: an answer may have a batch in every 70 bytes.
 
 from array import array
 
-#: What a batch's header takes, and what of it comes before the bytes that its length counts.
-_HEADER_BYTES = 61
-_OVERHEAD_BYTES = 12
-_MAGIC_AT = 16
-_MAGIC = 2
-_LENGTH_AT = 8
-_LAST_DELTA_AT = 23
-_LEAST_LENGTH = 49
+from ottla.wire.batch import CURRENT_MAGIC, WALK_LAYOUT
+
+_HEADER_BYTES, _OVERHEAD_BYTES, _AT_MAGIC, _AT_LENGTH, _AT_LAST_DELTA, _LEAST_LENGTH = WALK_LAYOUT
+_MAGIC = CURRENT_MAGIC
 _MAX_INT32 = 2**31 - 1
 _MAX_INT64 = 2**63 - 1
 
@@ -38,7 +34,7 @@ def _guess(data: Buffer) -> int:
     """How many there are if all are as large as the first one."""
     if len(data) < _HEADER_BYTES:
         return 0
-    length = number(data, _LENGTH_AT, 4)
+    length = number(data, _AT_LENGTH, 4)
     return len(data) // max(length + _OVERHEAD_BYTES, _HEADER_BYTES) + 1
 
 
@@ -49,9 +45,9 @@ def walk(data: Buffer, found: "array[int]") -> tuple[int, int]:
     behind = 0
     end = len(data)
     room = len(found)
-    while end - pos >= _HEADER_BYTES and data[pos + _MAGIC_AT] == _MAGIC:
-        length = number(data, pos + _LENGTH_AT, 4)
-        delta = number(data, pos + _LAST_DELTA_AT, 4)
+    while end - pos >= _HEADER_BYTES and data[pos + _AT_MAGIC] == _MAGIC:
+        length = number(data, pos + _AT_LENGTH, 4)
+        delta = number(data, pos + _AT_LAST_DELTA, 4)
         base = number(data, pos, 8)
         if not _LEAST_LENGTH <= length <= _MAX_INT32 or length + _OVERHEAD_BYTES > end - pos:
             break
