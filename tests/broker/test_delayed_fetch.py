@@ -2,18 +2,17 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 
 from ottla.broker.runtime.partition import Partition
-from ottla.log.partition import PartitionLog
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import fetch as f
 from ottla.wire.messages import produce as p
 from ottla.wire.messages.end_txn import EndTxnRequest
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
+from tests.broker.counted_log import CountedLog
 from tests.broker.records_io import fetch, produce
 from tests.broker.wire_client import WireClient, batch
 
@@ -21,21 +20,6 @@ pytestmark = pytest.mark.usefixtures("transaction_coordinator")
 
 _PARTITIONS = 20
 _VERSION = 11
-
-
-class _CountedLog:
-    """A partition's log that writes down each read; everything else is the log's own."""
-
-    def __init__(self, log: PartitionLog, reads: list[int]) -> None:
-        self._log = log
-        self._reads = reads
-
-    def read(self, offset: int, max_bytes: int, **options: Any) -> Any:
-        self._reads.append(self._log.tp.partition)
-        return self._log.read(offset, max_bytes, **options)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._log, name)
 
 
 class _Waiting:
@@ -48,7 +32,7 @@ class _Waiting:
         for number in range(_PARTITIONS):
             partition = broker.node.partitions.find("t", number)
             assert partition is not None
-            partition.log = _CountedLog(partition.log, self.reads)  # type: ignore[assignment]
+            partition.log = CountedLog(partition.log, self.reads)  # type: ignore[assignment]
             self.partitions.append(partition)
 
     async def begin(self, *, committed: bool, offset: int = 0, min_bytes: int = 1) -> None:

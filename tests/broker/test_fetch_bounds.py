@@ -13,7 +13,6 @@ from ottla.broker.handlers.fetch_response import PartitionResult, encode_fetch_s
 from ottla.broker.outbox import Piece
 from ottla.broker.runtime.partition import Partition
 from ottla.broker.runtime.slices import TURN_MS
-from ottla.log.partition import PartitionLog
 from ottla.log.storage import Slice
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey
@@ -21,6 +20,7 @@ from ottla.wire.codec import NULL_UUID
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frames import decode_response
 from ottla.wire.messages import fetch as f
+from tests.broker.counted_log import CountedLog
 from tests.broker.records_io import produce
 from tests.broker.ticking import TickingClock, some_turns_until, turns
 from tests.broker.wire_client import WireClient, batch
@@ -85,21 +85,6 @@ async def test_aborted_transactions_have_their_share_of_an_answer(broker: AsyncB
     assert aborts == [100, 0, 0]
 
 
-class _CountedLog:
-    """A partition's log that writes down each read; everything else is the log's own."""
-
-    def __init__(self, log: PartitionLog, reads: list[int]) -> None:
-        self._log = log
-        self._reads = reads
-
-    def read(self, offset: int, max_bytes: int, **options: Any) -> Any:
-        self._reads.append(self._log.tp.partition)
-        return self._log.read(offset, max_bytes, **options)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._log, name)
-
-
 _ABORTS, _ABORTING = 100, 60
 
 
@@ -112,7 +97,7 @@ async def reads(directory: Path) -> AsyncIterator[tuple[AsyncBroker, list[int]]]
         for number in range(_ABORTING):
             _abort(broker, number, _ABORTS)
             partition = _partition(broker, number)
-            partition.log = _CountedLog(partition.log, read)  # type: ignore[assignment]
+            partition.log = CountedLog(partition.log, read)  # type: ignore[assignment]
         yield broker, read
 
 
