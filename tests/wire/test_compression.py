@@ -2,6 +2,7 @@
 
 import gzip
 import tracemalloc
+from sys import setprofile
 
 import cramjam
 import pytest
@@ -220,3 +221,28 @@ def test_garbage_is_corrupt_or_bounded(codec: Compression, data: bytes) -> None:
     except CorruptBatchError:
         return
     assert len(got) <= 100_000
+
+
+@pytest.mark.parametrize(
+    ("codec", "packed"),
+    [
+        (Compression.LZ4, bytes.fromhex("04224d18604082") + b"\x01\0\0\x80x" * 200_000 + bytes(4)),
+        (Compression.ZSTD, bytes.fromhex("28b52ffd0058") + b"\x08\0\0x" * 200_000 + b"\x01\0\0"),
+    ],
+    ids=["lz4", "zstd"],
+)
+def test_very_many_blocks_are_not_gone_through_one_by_one(codec: Compression, packed: bytes) -> None:
+    """A megabyte may have a block in every four bytes; what is said of their sizes is only a hint."""
+    calls = 0
+
+    def count(_frame: object, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    setprofile(count)
+    try:
+        found = decompress(codec, packed, MAX_BYTES)
+    finally:
+        setprofile(None)
+    assert bytes(found) == b"x" * 200_000
+    assert calls < 10_000

@@ -208,7 +208,7 @@ class FetchSessions:
         return NO_SESSION
 
     def _update(self, context: FetchContext, session: Session | None) -> Iterator[None]:
-        known = OrderedDict[PartitionKey, Cached]() if session is None else session.partitions
+        known: OrderedDict[PartitionKey, Cached] = OrderedDict() if session is None else session.partitions
         for key, partition in _named(context.request):
             cached = known.get(key)
             if cached is not None:

@@ -36,6 +36,8 @@ _SMALLEST_GUESS_BYTES: Final = 16_384
 _GROWTH: Final = 4
 #: If the data names its size, so much is allocated at once, but not more than this many times the data.
 _CREDIBLE_RATIO: Final = 1024
+#: So many blocks of a frame are looked at for that: a hostile one has a block in every four bytes.
+_MOST_BLOCKS: Final = 1_000
 #: The text in cramjam's error when the output buffer is full (the Rust standard library's words).
 _OUTPUT_FULL: Final = "failed to write whole buffer"
 
@@ -145,9 +147,11 @@ def _zstd_size(data: Buffer) -> int:
 
 
 def _zstd_blocks_size(data: Buffer, start: int) -> int:
-    """The most that blocks from `start` on can hold (RFC 8878, 3.1.1.2); 0 if the last one is not there."""
+    """The most that blocks from `start` on can hold (RFC 8878, 3.1.1.2); 0 if the last one is not there, or far."""
     at, most = start, 0
-    while at + _ZSTD_BLOCK_HEADER_BYTES <= len(data):
+    for _ in range(_MOST_BLOCKS):
+        if at + _ZSTD_BLOCK_HEADER_BYTES > len(data):
+            break
         header = int.from_bytes(data[at : at + _ZSTD_BLOCK_HEADER_BYTES], "little")
         kind, size = header >> 1 & 3, header >> 3
         most += min(size, _ZSTD_BLOCK_BYTES) if kind < _ZSTD_COMPRESSED else _ZSTD_BLOCK_BYTES
@@ -225,7 +229,9 @@ def _lz4_size(data: Buffer) -> int:
     at = _LZ4_SHORTEST_HEADER_BYTES + (_LZ4_DICTIONARY_BYTES if flags & _LZ4_HAS_DICTIONARY else 0)
     behind = _LZ4_CHECKSUM_BYTES if flags & _LZ4_HAS_CHECKSUMS else 0
     most = 0
-    while at + _LITTLE_LENGTH.size <= len(data):
+    for _ in range(_MOST_BLOCKS):
+        if at + _LITTLE_LENGTH.size > len(data):
+            break
         (length,) = _LITTLE_LENGTH.unpack_from(data, at)
         if not length:
             return most
