@@ -39,7 +39,8 @@ def run(
 ) -> None:
     """Run a PySpark pipeline locally or on a cluster. What follows the script is the script's own.
 
-    Sets the Python that Spark's workers use, and the settings that make Python sources and sinks fast.
+    Sets the Python that Spark's workers use, and the settings that make Python sources and sinks fast. What --conf,
+    the script, spark-defaults.conf or PYSPARK_SUBMIT_ARGS set stays as it is.
 
     Example: `ottla run examples/wordcount.py --bootstrap HOST:PORT --input lines --output words --checkpoint ./state`
     """

@@ -39,10 +39,10 @@ def resolve(
 ) -> None:
     """End what a sink has left open, as its next start would, and with --as settle a batch that is in doubt.
 
-    It says what will happen and asks. Decided slots are committed, others aborted; a query that runs now is stopped.
-    --as written: rows that are missing stay missing, and the query goes on behind the batch. --as unwritten: the query
-    writes the whole batch again, and rows that are there already will be there twice. Stop the query first. Exit
-    code 1 if something stays in doubt.
+    It says what will happen and asks. Decided slots are committed, others aborted; a query that is writing a batch now
+    stops. --as written: rows that are missing stay missing, and the query goes on behind the batch. --as unwritten:
+    when Spark runs the batch again, all of it is written again, and rows that are there already will be there twice.
+    Stop the query first. Exit code 1 if something stays in doubt.
 
     Example: `ottla pipeline resolve words --dry-run`
     """
