@@ -34,7 +34,7 @@ def mutants() -> dict[str, Mutant]:
 def _of_clients() -> dict[str, Mutant]:
     """Bugs of the clients."""
     return {
-        "epoch-raised-in-doubt": Mutant(Kind.PLAIN, _TWICE, sequencing.epoch_raised_in_doubt(), first_seed=245),
+        "epoch-raised-in-doubt": Mutant(Kind.PLAIN, _TWICE, sequencing.epoch_raised_in_doubt(), first_seed=120),
         "retried-with-a-new-sequence": Mutant(Kind.PLAIN, _TWICE, sequencing.retried_with_a_new_sequence()),
         "twenty-in-flight": Mutant(Kind.PLAIN, _TWICE, sequencing.twenty_in_flight()),
         "core-stops": Mutant(Kind.PLAIN, frozenset({"unexpected-exception"}), clients.core_stops()),
