@@ -1,7 +1,7 @@
 """DescribeProducers, version 0 (KIP-664): who writes to a partition, and whose transaction is open there.
 
-A partition may remember any number of producers. So one that is named again is told once, and what is told counts in
-the memory for answers.
+A partition may remember any number of producers. So what is told counts in the memory for answers, and of many
+partitions one that is named again is told once.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 from ottla.base.errors import kept
 from ottla.base.topic_names import topic_name_problem
+from ottla.broker.handlers.parts import PART_NAMES
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.answers import HasAnswers
@@ -68,13 +69,18 @@ def _steps(
     topics: list[TopicResponse],
     made: MadeAnswer,
 ) -> Iterator[None]:
-    told: set[tuple[str, int]] = set()
+    is_large = sum(len(topic.partition_indexes) for topic in request.topics) > PART_NAMES
+    told: dict[tuple[str, int], PartitionResponse] = {}
     for topic in request.topics:
         described = []
         for index in topic.partition_indexes:
-            if (topic.name, index) not in told:
-                told.add((topic.name, index))
-                described.append((yield from _describe(node, topic.name, index, refused, made)))
+            before = told.get((topic.name, index))
+            if before is None:
+                told[topic.name, index] = partition = yield from _describe(node, topic.name, index, refused, made)
+                described.append(partition)
+            elif not is_large:
+                made.take(len(before.active_producers) * PRODUCER_BYTES)
+                described.append(before)
             yield
         if described or not topic.partition_indexes:
             topics.append(TopicResponse(topic.name, tuple(described)))
