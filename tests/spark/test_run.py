@@ -3,6 +3,7 @@
 import os
 import shlex
 import shutil
+import subprocess
 import sys
 import threading
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ottla.base.errors import ConfigError
+from ottla.spark.fork_client import SERVER_VARIABLE
 from ottla.spark.home import home_without_zip
 from ottla.spark.run import launch
 
@@ -259,3 +261,25 @@ def test_s4_what_cannot_be_had_with_spark_connect_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=said):
         launch(SCRIPT, [], master=master, conf=conf, environ=environ, remote=remote)
+
+
+def test_s4_a_script_has_a_server_of_forked_processes_unless_a_python_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    script = tmp_path / "script.py"
+    script.write_text(f"import os\nprint(os.environ.get({SERVER_VARIABLE!r}), os.environ['PYSPARK_PYTHON'])\n")
+    environ = {name: value for name, value in os.environ.items() if name not in ("SPARK_HOME", "PYSPARK_PYTHON")}
+    environ |= {"HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
+
+    def said(*conf: str, **more: str) -> list[str]:
+        command = [sys.executable, "-m", "ottla", "run", "--master", "local[1]", *conf, str(script)]
+        return subprocess.run(
+            command, env={**environ, **more}, capture_output=True, text=True, check=True
+        ).stdout.split()
+
+    server, python = said()
+    assert server.startswith(str(tmp_path))
+    assert Path(python).name == "python"
+    assert python != sys.executable
+    assert said(PYSPARK_PYTHON=sys.executable) == ["None", sys.executable]
+    assert said("--conf", f"spark.pyspark.python={sys.executable}") == ["None", sys.executable]
+    assert said(SPARK_HOME="/opt/spark") == ["None", sys.executable]

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ottla.base.errors import ConfigError
-from ottla.spark.home import home_without_zip
+from ottla.spark import fork_server
+from ottla.spark.home import FORKED_PYTHON, home_without_zip
 from ottla.spark.user_settings import SHELL, user_settings
 
 #: Settings for every master.
@@ -137,6 +138,9 @@ def run_script(
     """
     live = sys.stderr.isatty() if progress is None else progress
     argv, env = launch(script, arguments, master=master, conf=conf, environ=os.environ, live=live, remote=remote)
+    home = env.get("SPARK_HOME")
+    if "PYSPARK_PYTHON" not in os.environ and home is not None and home != os.environ.get("SPARK_HOME"):
+        env |= fork_server.start(Path(home) / FORKED_PYTHON, env)
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(argv[0], argv, env)

@@ -1,0 +1,77 @@
+"""A Python process that Spark starts, forked by `fork_server` from one that has imported everything.
+
+Spark starts what PYSPARK_PYTHON names, with `-m` and a module; under `ottla run` on a local master that is this file.
+It asks the server for a process with its arguments, environment, path, input and outputs. Then it has only to stay as
+long as that process does, to hand on the signals by which Spark ends it, and to end with its exit code. If there is no
+server, or what the server has imported is not what this process would import, this process becomes Python itself.
+
+A process must begin fast to be worth it, so this file imports nothing of Ottla, and little else.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+from types import FrameType
+
+#: Where the server listens: the path of a Unix socket.
+SERVER_VARIABLE = "OTTLA_SPARK_FORK_SERVER"
+#: How long the server may take; it is still importing when the first process asks.
+_PATIENCE_S = 20.0
+_HANDED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+
+
+def main(arguments: list[str]) -> int:
+    """Be the process of `python ARGUMENTS`; the exit code."""
+    path = os.environ.get(SERVER_VARIABLE)
+    if path and len(arguments) >= 2 and arguments[0] == "-m":
+        code = _forked(path, arguments[1:])
+        if code is not None:
+            return code
+    return os.execv(sys.executable, [sys.executable, *arguments])
+
+
+def _forked(path: str, arguments: list[str]) -> int | None:
+    """The exit code of the forked process; None if there is none."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+        server.settimeout(_PATIENCE_S)
+        try:
+            server.connect(path)
+            folder = os.getcwd()  # noqa: PTH109 - pathlib takes as long to import as all the rest
+            text = json.dumps(
+                {
+                    "argv": arguments,
+                    "cwd": folder,
+                    "environ": dict(os.environ),
+                    "path": sys.path if "PYTHONSAFEPATH" in os.environ else [folder, *sys.path],
+                }
+            ).encode()
+            socket.send_fds(server, [len(text).to_bytes(4, "big")], [0, 1, 2])
+            server.sendall(text)
+            pid = int.from_bytes(server.recv(4), "big")
+            if not pid:
+                return None
+            server.sendall(b"\1")  # it waits for this: who has lost patience begins without it
+        except OSError:
+            return None
+        return _wait(server, pid)
+
+
+def _wait(server: socket.socket, pid: int) -> int:
+    def hand_on(number: int, _frame: FrameType | None) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+    for number in _HANDED_ON:
+        signal.signal(number, hand_on)
+    server.settimeout(None)
+    try:
+        return (server.recv(1) or b"\1")[0]
+    except OSError:
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

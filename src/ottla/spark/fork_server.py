@@ -1,0 +1,214 @@
+"""Forks the Python processes that Spark starts, from one that has imported beforehand what they need.
+
+A query on a Python source and sink starts seven kinds of Python processes, one after the other: to find the source, to
+make it, to plan a read, to plan a write, for its offsets, for its commits, and for tasks. Each imported PySpark,
+PyArrow and Ottla for itself, half a second of a core or more, and the query waited for it. Under `ottla run` on a local
+master this server imports them once, while Spark's JVM starts, and each process is a copy of it (`fork_client` asks).
+
+A process with threads must not be forked (see `worker_daemon`): if there is one after the imports, the server ends, and
+each process imports for itself. It ends with the driver, too, which holds the other end of its standard input.
+"""
+
+import contextlib
+import gc
+import json
+import os
+import runpy
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from ottla.spark.fork_client import SERVER_VARIABLE
+from ottla.spark.worker_daemon import IMPORTED, strange_threads
+
+#: What the processes are, beside `IMPORTED`; what a version of PySpark does not have is left out.
+_KINDS: Final = (
+    "pyspark.sql.worker.lookup_data_sources",
+    "pyspark.sql.worker.create_data_source",
+    "pyspark.sql.worker.data_source_pushdown_filters",
+    "pyspark.sql.worker.plan_data_source_read",
+    "pyspark.sql.worker.write_into_data_source",
+    "pyspark.sql.worker.commit_data_source_write",
+    "pyspark.sql.worker.python_streaming_sink_runner",
+    "pyspark.sql.streaming.python_streaming_source_runner",
+)
+#: Packages that a process must find where this one has found them.
+_PACKAGES: Final = ("pyspark", "pyarrow", "ottla")
+#: What the interpreter and libraries read of the environment when they start must be the same, too, but for what Spark
+#: says to its Python processes.
+_AT_START: Final = ("ARROW_", "GLIBC_", "LD_", "MALLOC_", "MKL_", "OMP_", "OPENBLAS_", "OTTLA_", "PYTHON")
+_OF_SPARK: Final = "PYTHON_"
+_MAY_DIFFER: Final = frozenset({"PYTHONPATH", "PYTHONUNBUFFERED", SERVER_VARIABLE})
+#: As Spark starts them: a JVM of `spark-submit` has no hash seed of its own, and numpy's library has no threads then.
+_ENVIRON: Final[Mapping[str, str]] = {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "YES"}
+_REQUEST_S: Final = 10.0
+_BACKLOG: Final = 64
+
+
+class Request(NamedTuple):
+    """A process that is asked for: the module and its arguments, and what it would have from its start."""
+
+    argv: list[str]
+    cwd: str
+    environ: dict[str, str]
+    path: list[str]
+
+
+def start(python: Path, environ: Mapping[str, str]) -> dict[str, str]:
+    """Start a server that ends with this process, and what its environment needs to ask it; nothing if it cannot be.
+
+    `python` is the program that runs `fork_client` (`home`).
+    """
+    if not sys.platform.startswith("linux") or not os.access(python, os.X_OK):
+        return {}
+    folder = Path(tempfile.mkdtemp(prefix="ottla-fork-"))
+    path = folder / "socket"
+    read, write = os.pipe()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        try:
+            listener.bind(str(path))
+        except OSError:  # the name of the user's folder for temporary files is too long for a socket's
+            shutil.rmtree(folder)
+            return {}
+        listener.listen(_BACKLOG)
+        subprocess.Popen(
+            [sys.executable, "-m", __name__, str(listener.fileno()), str(folder)],
+            stdin=read,
+            stdout=subprocess.DEVNULL,
+            pass_fds=[listener.fileno()],
+            env={**environ, **_ENVIRON},
+        )
+    os.close(read)
+    os.set_inheritable(write, True)  # the script that replaces this process keeps it until it ends
+    return {SERVER_VARIABLE: str(path), "PYSPARK_PYTHON": str(python)}
+
+
+def main(arguments: list[str]) -> None:
+    """Serve at the socket with this number, and take the folder away at the end."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is the driver's, which may still need processes
+    folder, listener = Path(arguments[1]), socket.socket(fileno=int(arguments[0]))
+    request = None
+    try:
+        if _import():
+            signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # who has ended is forgotten at once
+            request = _serve(listener)
+    finally:
+        if request is None:
+            shutil.rmtree(folder, ignore_errors=True)
+    if request is not None:
+        _become(*request)
+
+
+def _import() -> bool:
+    """Import everything; whether the process may be forked then."""
+    for module in (*IMPORTED, *_KINDS):
+        with contextlib.suppress(ModuleNotFoundError):
+            import_module(module)
+    if strange_threads():
+        return False
+    gc.collect()
+    gc.freeze()
+    return True
+
+
+def _serve(listener: socket.socket) -> tuple[Request, socket.socket] | None:
+    """Fork until the driver ends; in a forked process, what it is to be and who has asked for it."""
+    while True:
+        ready, _, _ = select.select([listener, sys.stdin], [], [])
+        if sys.stdin in ready:
+            return None
+        client, _ = listener.accept()
+        try:
+            client.settimeout(_REQUEST_S)
+            request, fds = _received(client)
+            if not _fits(request):
+                client.sendall(bytes(4))
+            elif not os.fork():
+                listener.close()
+                for number, fd in enumerate(fds):
+                    os.dup2(fd, number)
+                    os.close(fd)
+                return request, client
+            for fd in fds:
+                os.close(fd)
+        except (OSError, ValueError):
+            pass  # it is gone, or starts without us
+        client.close()
+
+
+def _received(client: socket.socket) -> tuple[Request, list[int]]:
+    head, fds, _, _ = socket.recv_fds(client, 4, 3)
+    text = bytearray()
+    while len(text) < int.from_bytes(head, "big"):
+        part = client.recv(65_536)
+        if not part:
+            raise ConnectionError("the client has gone")
+        text += part
+    fields: dict[str, Any] = json.loads(text)
+    return Request(**fields), fds
+
+
+def _fits(request: Request) -> bool:
+    """Whether a copy of this process is what would be without it."""
+    if _at_start(request.environ) != _at_start(os.environ):
+        return False
+    for name in _PACKAGES:
+        found, ours = PathFinder.find_spec(name, request.path), sys.modules[name].__spec__
+        if found is None or ours is None or found.origin != ours.origin:
+            return False
+    return True
+
+
+def _at_start(environ: Mapping[str, str]) -> dict[str, str]:
+    return {**_ENVIRON} | {
+        name: value
+        for name, value in environ.items()
+        if name.startswith(_AT_START) and not name.startswith(_OF_SPARK) and name not in _MAY_DIFFER
+    }
+
+
+def _become(request: Request, client: socket.socket) -> None:
+    """Be the process that was asked for, and tell how it ends."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.environ.clear()
+    os.environ.update(request.environ)
+    os.chdir(request.cwd)
+    sys.path[:] = request.path
+    sys.argv[:] = request.argv
+    os.register_at_fork(after_in_child=client.close)
+    with contextlib.suppress(OSError):
+        client.sendall(os.getpid().to_bytes(4, "big"))
+    if not _agreed(client):
+        return
+    code: Any = 1
+    try:
+        sys.modules.pop(request.argv[0], None)  # it is to run as the main one
+        runpy.run_module(request.argv[0], run_name="__main__", alter_sys=True)
+        code = 0
+    except SystemExit as end:
+        code = end.code
+        raise
+    finally:
+        with contextlib.suppress(OSError):
+            client.sendall(bytes([code & 0xFF if isinstance(code, int) else int(code is not None)]))
+
+
+def _agreed(client: socket.socket) -> bool:
+    """Whether the client still wants it: else it has become Python itself."""
+    try:
+        return client.recv(1) != b""
+    except OSError:
+        return False
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

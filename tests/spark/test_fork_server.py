@@ -1,0 +1,182 @@
+"""Python processes of Spark that are forked from one server: each is what Python itself would have been."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("pyarrow")
+
+from ottla.spark.fork_client import SERVER_VARIABLE
+from ottla.spark.home import FORKED_PYTHON, home_without_zip
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere nothing is forked")
+
+#: It takes the part of the driver: starts a server and becomes a script, as `ottla run` does.
+_DRIVER = """
+import os, sys
+from pathlib import Path
+from ottla.spark import fork_server
+given = fork_server.start(Path(sys.argv[1]), os.environ)
+os.execve(sys.executable, [sys.executable, "-c", sys.argv[2]], {**os.environ, **given})
+"""
+#: It says what it was given until its input ends, and exits as its first argument says.
+_PROCESS = """
+import json, os, sys
+said = {
+    "name": __name__, "argv": sys.argv, "cwd": os.getcwd(), "path": sys.path, "spec": __spec__.name,
+    "environ": dict(os.environ), "main": sys.modules["__main__"].__dict__ is globals(),
+}
+print(json.dumps(said))
+sys.stderr.write("to its errors")
+for line in sys.stdin:
+    print(line, end="")
+code = sys.argv[1]
+sys.exit(int(code) if code.isdigit() else code)
+"""
+_WAITING = """
+import os, signal, sys
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+print(os.getppid(), flush=True)
+while True:
+    signal.pause()
+"""
+
+
+class Driver:
+    """A driver that does nothing, with a server, and the processes that Spark would start for it."""
+
+    def __init__(self, folder: Path, **environ: str) -> None:
+        package = Path(str(pytest.importorskip("pyspark").__file__)).parent
+        home = home_without_zip(package, {"HOME": str(folder)})
+        assert home is not None
+        self._program = home / FORKED_PYTHON
+        modules = folder / "modules"
+        modules.mkdir(exist_ok=True)
+        (modules / "a_process.py").write_text(_PROCESS)
+        (modules / "a_waiting_one.py").write_text(_WAITING)
+        self.environ = {
+            **os.environ,
+            "TMPDIR": str(folder),
+            "PYTHONPATH": str(modules),
+            "PYTHONHASHSEED": "0",
+            **environ,
+        }
+        script = f"import os, sys\nprint(os.environ.get({SERVER_VARIABLE!r}, ''), flush=True)\nsys.stdin.read()"
+        command = [sys.executable, "-c", _DRIVER, str(self._program), script]
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=self.environ)
+        assert self._process.stdout is not None
+        self.socket = Path(self._process.stdout.readline().strip())
+
+    def command(self, *arguments: str) -> list[str]:
+        return [str(self._program), *arguments]
+
+    def run(self, *arguments: str, plain: bool = False, **environ: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, *arguments] if plain else self.command(*arguments)
+        env = {**self.environ, SERVER_VARIABLE: str(self.socket), **environ}
+        return subprocess.run(command, input="line\n", capture_output=True, text=True, env=env, check=False)
+
+    def end(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Iterator[Driver]:
+    driver = Driver(tmp_path)
+    yield driver
+    driver.end()
+
+
+def _is_forked(driver: Driver, **environ: str) -> bool:
+    env = {**driver.environ, SERVER_VARIABLE: str(driver.socket), **environ}
+    with subprocess.Popen(driver.command("-m", "a_waiting_one"), stdout=subprocess.PIPE, text=True, env=env) as process:
+        assert process.stdout is not None
+        parent = int(process.stdout.readline())
+        called = Path(f"/proc/{parent}/cmdline").read_text()
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+    assert process.returncode == 7, "the signal is handed on, and the exit code comes back"
+    return "ottla.spark.fork_server" in called
+
+
+def _said(done: subprocess.CompletedProcess[str]) -> tuple[Any, list[str], str, int]:
+    first, *others = done.stdout.splitlines()
+    said = json.loads(first)
+    said["argv"][0] = Path(said["argv"][0]).name
+    return said, others, done.stderr, done.returncode
+
+
+def test_a_forked_process_is_what_python_itself_would_be(driver: Driver, tmp_path: Path) -> None:
+    assert _is_forked(driver)
+    for code in ("0", "3", "a reason"):
+        forked = driver.run("-m", "a_process", code, "--more", OF_SPARK="é")
+        assert _said(forked) == _said(driver.run("-m", "a_process", code, "--more", plain=True, OF_SPARK="é"))
+
+
+def test_a_process_that_fails_says_why(driver: Driver) -> None:
+    failed = driver.run("-m", "a_process")
+    assert failed.returncode == 1
+    assert "IndexError" in failed.stderr
+    missing = driver.run("-m", "no_such_module")
+    assert missing.returncode == 1
+    assert "No module named no_such_module" in missing.stderr
+
+
+def test_what_would_start_otherwise_is_no_fork(driver: Driver, tmp_path: Path) -> None:
+    """Other settings of the interpreter or of a library that reads its own at the start, or another Ottla."""
+    assert not _is_forked(driver, PYTHONHASHSEED="1")
+    assert not _is_forked(driver, ARROW_DEFAULT_MEMORY_POOL="system")
+    assert not _is_forked(driver, OMP_NUM_THREADS="2")
+    assert _is_forked(driver, OMP_NUM_THREADS="1", PYTHONUNBUFFERED="YES", PYTHON_WORKER_FACTORY_SECRET="x")
+    other = tmp_path / "other" / "pyarrow"
+    other.mkdir(parents=True)
+    (other / "__init__.py").touch()
+    assert not _is_forked(driver, PYTHONPATH=f"{other.parent}:{driver.environ['PYTHONPATH']}")
+
+
+def test_anything_but_a_module_is_python_itself(driver: Driver) -> None:
+    assert driver.run("-c", "import sys; print(sys.argv)", "x").stdout == "['-c', 'x']\n"
+    assert driver.run("-V").stdout.startswith("Python 3")
+
+
+def test_without_a_server_the_process_is_python_itself(driver: Driver) -> None:
+    assert not _is_forked(driver, **{SERVER_VARIABLE: ""})
+    assert not _is_forked(driver, **{SERVER_VARIABLE: str(driver.socket.with_name("none"))})
+
+
+def test_the_server_ends_with_the_driver_and_leaves_nothing(driver: Driver) -> None:
+    assert _is_forked(driver)
+    env = {**driver.environ, SERVER_VARIABLE: str(driver.socket)}
+    with subprocess.Popen(driver.command("-m", "a_waiting_one"), stdout=subprocess.PIPE, text=True, env=env) as process:
+        assert process.stdout is not None
+        server = int(process.stdout.readline())
+        ended = os.pidfd_open(server)
+        driver.end()
+        select.select([ended], [], [])
+        os.close(ended)
+        assert not driver.socket.parent.exists()
+        process.terminate()
+    assert process.returncode == 7, "what it has forked goes on until it is ended"
+
+
+def test_with_a_thread_nothing_is_forked(tmp_path: Path) -> None:
+    modules = tmp_path / "modules"
+    modules.mkdir()
+    thread = "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+    (modules / "sitecustomize.py").write_text(thread)
+    driver = Driver(tmp_path)
+    assert not _is_forked(driver)
+    driver.end()
