@@ -4,6 +4,7 @@ By `ottla run` on a local cluster, with Ottla sent along in an archive, and as a
 own command as a declarative pipeline.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -40,6 +41,23 @@ def home(_):
 spark = SparkSession.builder.getOrCreate()
 rows = spark.range(0, 2, 1, 2).select(udf(home, "string")("id")).collect()
 open(sys.argv[1], "w").write("\\n".join(row[0] for row in rows))
+"""
+#: The archives of classes that Spark's JVM has in memory, and of what the Python processes of its tasks are copies.
+_STARTED = """
+import json, os, sys
+from pathlib import Path
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import udf
+
+def above(_):
+    parent = os.getppid()
+    return [Path(f"/proc/{pid}/cmdline").read_text() for pid in (os.getpid(), parent)]
+
+spark = SparkSession.builder.getOrCreate()
+maps = Path(f"/proc/{spark.sparkContext._gateway.proc.pid}/maps").read_text()
+archives = sorted({line.split()[-1] for line in maps.splitlines() if line.endswith(".jsa")})
+tasks = spark.range(0, 1, 1, 1).select(udf(above, "array<string>")("id")).first()[0]
+Path(sys.argv[1]).write_text(json.dumps({"archives": archives, "tasks": tasks}))
 """
 
 
@@ -86,6 +104,24 @@ def test_s4_on_a_local_cluster(words: _Words, tmp_path: Path) -> None:
 def test_s4_as_a_client_of_spark_connect(words: _Words, tmp_path: Path) -> None:
     script = words.example(tmp_path / "checkpoint")
     words.counted_by(lambda: _ottla_run("--remote", "local[2]", *script, cwd=tmp_path))
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere nothing is forked, and /proc tells nothing")
+def test_s4_on_a_prepared_machine(words: _Words, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Java maps the archive that `ottla prepare` has made, and Python processes are copies of one."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for name in ("SPARK_HOME", "PYSPARK_PYTHON"):
+        monkeypatch.delenv(name, raising=False)
+    _run([sys.executable, "-m", "ottla", "prepare"], tmp_path)
+    script, found = tmp_path / "started.py", tmp_path / "found"
+    script.write_text(_STARTED)
+    _ottla_run("--master", "local[1]", str(script), str(found), cwd=tmp_path)
+    started = json.loads(found.read_text())
+    (made,) = (tmp_path / "ottla").glob("classes-*.jsa")
+    assert str(made) in started["archives"]
+    assert all("ottla.spark.fork_server" in each for each in started["tasks"]), started["tasks"]
+    example = words.example(tmp_path / "checkpoint")
+    words.counted_by(lambda: _ottla_run("--master", "local[2]", *example, cwd=tmp_path))
 
 
 def test_s4_with_ottla_sent_to_the_workers_in_an_archive(words: _Words, tmp_path: Path) -> None:

@@ -76,6 +76,11 @@ COMMANDS: Final = (
         {"context_settings": {"allow_extra_args": True, "allow_interspersed_args": False}},
     ),
     Command(
+        "prepare",
+        "prepare:prepare",
+        "Make Spark start with half of the work on this machine, for `ottla run` on a local master.",
+    ),
+    Command(
         "pipeline",
         "pipeline:app",
         "Look at the sinks of Spark pipelines, settle what they have left, and hand over a query's checkpoint.",

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ottla.base.errors import ConfigError
-from ottla.spark import fork_server
+from ottla.spark import class_archive, fork_server
 from ottla.spark.home import FORKED_PYTHON, home_without_zip
 from ottla.spark.user_settings import SHELL, user_settings
 
@@ -73,13 +73,17 @@ def launch(
             return Launch([sys.executable, str(script), *arguments], {**environ, "SPARK_REMOTE": remote})
         own = launch(script, arguments, master=remote, conf=conf, environ=environ)
         return Launch(own.argv, {**own.env, "SPARK_REMOTE": remote})
-    find_java(environ)
+    java = find_java(environ)
     user = user_settings(environ, _package())
     chosen = master or environ.get("MASTER") or user.master or "local[*]"
     local = chosen.startswith("local") and not chosen.startswith("local-cluster")
     given = dict(map(_setting, conf))
     has_own_python = local and not _names_python(environ, {**user.conf, **given})
     ours = {**_DEFAULTS, **(_LOCAL_DEFAULTS if local else {}), **(_OWN_PYTHON_DEFAULTS if has_own_python else {})}
+    home = local_home(environ) if has_own_python else None
+    classes = None if home is None else class_archive.options(home, java)
+    if classes is not None:
+        ours[class_archive.OPTIONS_KEY] = classes
     settings = {name: value for name, value in ours.items() if name not in user.conf}
     options = [*user.arguments, "--master", chosen]  # of two that say the same, Spark takes the last one
     for name, value in {**settings, **given}.items():
@@ -87,8 +91,8 @@ def launch(
     env = {**environ, "PYSPARK_PYTHON": environ.get("PYSPARK_PYTHON", sys.executable), "PYTHONPATH": _path(environ)}
     if local:
         env.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        if has_own_python and "SPARK_HOME" not in environ:
-            env |= _home(environ)
+        if home is not None:
+            env["SPARK_HOME"] = str(home)
         env["PYSPARK_SUBMIT_ARGS"] = " ".join(map(_quoted, [*options, SHELL]))
         program = ["-m", "ottla.spark.live", str(script)] if live else [str(script)]
         return Launch([sys.executable, *program, *arguments], env)
@@ -103,11 +107,12 @@ def _names_python(environ: Mapping[str, str], settings: Mapping[str, str]) -> bo
     return bool(pythons - {sys.executable} or _PYTHONS & settings.keys())
 
 
-def _home(environ: Mapping[str, str]) -> dict[str, str]:
-    """SPARK_HOME, if one can be made."""
+def local_home(environ: Mapping[str, str]) -> Path | None:
+    """The SPARK_HOME of a local master with this Python; None if there can be none, or another one is named."""
     package = _package()
-    home = None if package is None else home_without_zip(package, environ)
-    return {} if home is None else {"SPARK_HOME": str(home)}
+    if package is None or "SPARK_HOME" in environ or _names_python(environ, {}):
+        return None
+    return home_without_zip(package, environ)
 
 
 def _check_remote(remote: str, master: str | None, conf: Sequence[str]) -> None:
