@@ -101,6 +101,14 @@ def memory_mb(pid: int) -> float:
     return 0.0
 
 
+def share_of_memory_mb(pid: int) -> float:
+    """The same, of pages that several processes have only its part: the sum over them counts each page once."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
 def cpu_s(pid: int) -> float:
     """User and system time that a process has used, with all its threads, in seconds."""
     return cpu_ticks(Path(f"/proc/{pid}/stat").read_text()) / os.sysconf("SC_CLK_TCK")

@@ -11,7 +11,7 @@ from typing import Any
 
 from bench.broker_figures import new_topic, produce
 from bench.figure import RATE, SECONDS, Measure, Unit, Values
-from ottla.spark.run import launch
+from ottla.spark.run import launch, with_forks
 from tests.interop.apache import spark_connector_jars
 
 NOTE = (
@@ -26,10 +26,11 @@ _BATCHES, _SMALL_ROWS, _SMALL_BATCHES = 8, 100, 25
 
 
 def session(jars: list[str]) -> Any:
-    """On two cores of this machine, as `ottla run` begins it."""
+    """On two cores of this machine, as `ottla run` begins it; with Spark's connector (`jars`) nothing is forked."""
     conf = ["spark.ui.enabled=false", "spark.driver.memory=2g", f"spark.jars={','.join(jars)}"]
     environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}  # where `spark_ready` is
-    os.environ.update(launch(Path(__file__), [], master="local[2]", conf=conf, environ=environ).env)
+    env = launch(Path(__file__), [], master="local[2]", conf=conf, environ=environ).env
+    os.environ.update(env if jars else with_forks(env, environ))
     from pyspark.sql import SparkSession
 
     session = SparkSession.builder.getOrCreate()

@@ -20,17 +20,17 @@ from bench import spark_figures
 from bench.broker_figures import new_topic, produce
 from bench.figure import MEGABYTES, MEGABYTES_A_SECOND, RATE, SECONDS, Measure, Unit, Values
 from bench.loud import loud_producer
-from bench.peers import memory_mb
+from bench.peers import share_of_memory_mb
 from bench.spark_figures import run, session, stream
 from tests.interop.apache import spark_connector_jars
 
 NOTE = (
     "Both on Apache Kafka, local[2]. State: a window of a minute by key, a join of two streams, and rows of one key "
     "once. Skew: 200 partitions, of which one has half of the rows. Memory is the most that the driver, its JVM and "
-    "its Python workers had together (the JVM may take 2 GB). A start: from the command (ours is `ottla run`) until a "
-    "consumer has the first row, with what there is (`availableNow`); prepared: the same behind `ottla prepare`, beside "
-    "the same start of Spark's connector, which has no such. A pause: what a record waits for its micro-batch after "
-    "four idle minutes, and what the next one waits."
+    "its Python processes had together, what several share counted once (the JVM may take 2 GB). A start: from the "
+    "command (ours is `ottla run`) until a consumer has the first row, with what there is (`availableNow`); prepared: "
+    "the same behind `ottla prepare`, beside the same start of Spark's connector, which has no such. A pause: what a "
+    "record waits for its micro-batch after four idle minutes, and what the next one waits."
 )
 PEERS = spark_figures.PEERS[:2]
 _RECORDS, _LARGE_BYTES, _LARGE = 2_000_000, 900_000, 600
@@ -236,7 +236,7 @@ def _memory(found: Values, name: str) -> Iterator[None]:
     def look() -> None:
         nonlocal most
         while not ended.wait(_LOOK_S):
-            most = max(most, sum(map(memory_mb, _family())))
+            most = max(most, sum(map(share_of_memory_mb, _family())))
 
     thread = threading.Thread(target=look)
     thread.start()

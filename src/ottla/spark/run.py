@@ -143,12 +143,21 @@ def run_script(
     """
     live = sys.stderr.isatty() if progress is None else progress
     argv, env = launch(script, arguments, master=master, conf=conf, environ=os.environ, live=live, remote=remote)
-    home = env.get("SPARK_HOME")
-    if "PYSPARK_PYTHON" not in os.environ and home is not None and home != os.environ.get("SPARK_HOME"):
-        env |= fork_server.start(Path(home) / FORKED_PYTHON, env)
+    env = with_forks(env, os.environ)
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(argv[0], argv, env)
+
+
+def with_forks(env: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+    """`env` of a launch, with a server of forked Python processes that ends with this process (`fork_server`).
+
+    None where `environ`, from which `env` was made, names a Python or a Spark.
+    """
+    home = env.get("SPARK_HOME")
+    if home is None or "PYSPARK_PYTHON" in environ or home == environ.get("SPARK_HOME"):
+        return dict(env)
+    return {**env, **fork_server.start(Path(home) / FORKED_PYTHON, env)}
 
 
 def find_java(environ: Mapping[str, str]) -> str:
