@@ -7,7 +7,7 @@ import pytest
 
 from ottla.base.limits import MAX_STRING_BYTES
 from ottla.wire.apis import API, ApiKey
-from ottla.wire.codec import UnwritableTextError, WireError
+from ottla.wire.codec import Buffer, UnwritableTextError, WireError
 from ottla.wire.frames import decode_body, decode_request, decode_response, encode_request, encode_response_steps
 from ottla.wire.frames import encode_response as whole
 from ottla.wire.messages.describe_log_dirs import DescribeLogDirsResponse, DescribeLogDirsResult
@@ -20,7 +20,7 @@ _LONE = "a\udcffb"
 
 
 def _slowly(key: int, version: int, correlation_id: int, message: tuple[Any, ...]) -> bytes:
-    into: list[bytes] = []
+    into: list[Buffer] = []
     for _ in encode_response_steps(key, version, correlation_id, message, into):
         pass
     return b"".join(into)

@@ -74,6 +74,18 @@ MAX_PENDING_MEMBERS: Final = 5_000
 #: in the group, and has to fit into a record of `message.max.bytes` (1 MB); 30,000 names of topics take some 2 MB.
 MAX_MEMBER_METADATA_BYTES: Final = 8_388_608
 
+#: The same of all members of a group together. Its leader is told of all of them in one answer. A thousand members with
+#: two protocols of 10 KB each have 20 MB. Kafka has no limit but `max.message.bytes` of the log, for what is assigned.
+MAX_GROUP_METADATA_BYTES: Final = 33_554_432
+
+#: Different names of topics in the subscriptions of a classic group, those of each member once: to read so many takes
+#: some ten milliseconds, and they take 7 MB. Of more, it is not known to which topics the group subscribes.
+MAX_GROUP_TOPICS: Final = 100_000
+
+#: Bytes of one field of bytes in a request, which is copied at once: five to eight milliseconds. Such fields are a
+#: member's metadata and its assignment. Whoever sends a larger one loses its connection; Kafka has no such limit.
+MAX_FIELD_BYTES: Final = 16_777_216
+
 #: Waiting fetches that one turn of the event loop reads again; each takes some 30 microseconds.
 FETCHES_AT_ONCE: Final = 100
 

@@ -34,6 +34,7 @@ cdef class Reader:
     cdef const unsigned char[:] view
     cdef Py_ssize_t end
     cdef Py_ssize_t elements_left
+    cdef Py_ssize_t max_field_bytes
     cdef public Py_ssize_t pos
     cdef int count(self, Py_ssize_t n, str what) except -1
     cdef int need(self, Py_ssize_t n, str what) except -1
@@ -99,12 +100,14 @@ cdef class Writer:
     cdef int tags(self, StructPlan plan, object value) except -1
 
 @cython.locals(reader=Reader)
-cpdef tuple read_struct(StructPlan plan, object data, Py_ssize_t pos, Py_ssize_t max_elements=*)
+cpdef tuple read_struct(
+    StructPlan plan, object data, Py_ssize_t pos, Py_ssize_t max_elements=*, Py_ssize_t max_field_bytes=*
+)
 cpdef bytes write_struct(StructPlan plan, object value)
 @cython.locals(writer=Writer)
 cpdef list write_pieces(StructPlan plan, object value)
 @cython.locals(writer=Writer)
-cpdef bytes write_field(FieldPlan plan, object value)
+cpdef list write_field(FieldPlan plan, object value)
 @cython.locals(writer=Writer)
 cpdef bytes write_length(FieldPlan plan, Py_ssize_t n)
 @cython.locals(writer=Writer)

@@ -26,7 +26,6 @@ KINDS = {name: number for number, name in enumerate(_NAMES.split(), start=BOOL)}
 NULL_UUID = bytes(16)
 NO_LIMIT = 2**62  # no message has so many elements
 _MAX_STRING_BYTES = MAX_STRING_BYTES
-
 _MAX_ARRAY_ELEMENTS = MAX_ARRAY_ELEMENTS
 _MAX_TAGGED_FIELDS = MAX_TAGGED_FIELDS
 
@@ -69,10 +68,11 @@ class StructPlan:
 class Reader:
     """A position in a buffer, with Kafka's primitive types."""
 
-    def __init__(self, data: Buffer, pos: int, max_elements: int) -> None:
+    def __init__(self, data: Buffer, pos: int, max_elements: int, max_field_bytes: int = NO_LIMIT) -> None:
         self.data = data
-        #: Elements of arrays, and tagged fields, that may still come.
+        #: Elements of arrays, and tagged fields, that may still come; and bytes of one field of BYTES.
         self.elements_left = max_elements
+        self.max_field_bytes = max_field_bytes
         #: Of an empty memoryview there is no cast.
         self.view: Buffer = memoryview(data).cast("B") if len(data) and type(data) is not bytes else bytes(data)
         self.end = len(data)
@@ -213,6 +213,8 @@ class Reader:
         self.pos = start + n
         if plan.kind == RECORDS:
             return memoryview(self.data)[start : start + n]
+        if n > self.max_field_bytes:
+            raise WireError(f"{plan.name}: {n} bytes, at most {self.max_field_bytes} are accepted")
         return bytes(self.data[start : start + n])
 
     def count(self, n: int, what: str) -> None:
@@ -457,14 +459,12 @@ class Writer:
             self.raw(packed, len(packed))
 
 
-def read_struct(plan: StructPlan, data: Buffer, pos: int, max_elements: int = NO_LIMIT) -> tuple[Any, int]:
-    """Decode one struct from `data` at `pos`; the struct and where it ends.
-
-    TooManyElementsError when its arrays, and theirs, have more than `max_elements` elements together.
-    """
-    reader = Reader(data, pos, max_elements)
-    value = reader.struct(plan)
-    return value, reader.pos
+def read_struct(
+    plan: StructPlan, data: Buffer, pos: int, max_elements: int = NO_LIMIT, max_field_bytes: int = NO_LIMIT
+) -> tuple[Any, int]:
+    """Decode one struct from `data` at `pos`; the struct and where it ends. See `Reader` for the bounds."""
+    reader = Reader(data, pos, max_elements, max_field_bytes)
+    return reader.struct(plan), reader.pos
 
 
 def write_struct(plan: StructPlan, value: object) -> bytes:
@@ -479,11 +479,11 @@ def write_pieces(plan: StructPlan, value: object) -> list[Buffer]:
     return writer.finish_pieces()
 
 
-def write_field(plan: FieldPlan, value: object) -> bytes:
-    """Encode one field of a struct."""
+def write_field(plan: FieldPlan, value: object) -> list[Buffer]:
+    """Encode one field of a struct, in pieces as `write_pieces`."""
     writer = Writer(64)
     writer.field(plan, value)
-    return writer.finish()
+    return writer.finish_pieces()
 
 
 def write_length(plan: FieldPlan, n: int) -> bytes:

@@ -21,7 +21,7 @@ from ottla.base.limits import (
 )
 from ottla.wire.apis import API, Api, ApiKey
 from ottla.wire.codec import Buffer, UnwritableTextError, WireError
-from ottla.wire.schema import decode, encode, encode_element, encode_pieces, encode_steps
+from ottla.wire.schema import decode, encode, encode_element_steps, encode_pieces, encode_steps
 
 _HEAD: Final = struct.Struct(">hhi")
 _SIZE: Final = struct.Struct(">i")
@@ -133,36 +133,48 @@ def encode_response(api_key: int, version: int, correlation_id: int, message: tu
 
 
 def encode_response_steps(
-    api_key: int, version: int, correlation_id: int, message: tuple[Any, ...], into: list[bytes]
+    api_key: int, version: int, correlation_id: int, message: tuple[Any, ...], into: list[Buffer]
 ) -> Iterator[None]:
     """The same in steps, for an answer that takes long; the frame is what is in `into` at last, one after the other.
 
-    Structs of the message's own arrays may be encoded already (`encode_response_element`).
+    Large fields are not copied. Structs of the message's own arrays may be encoded already
+    (`encode_response_element_steps`).
     """
     into += b"", response_header(api_key, version, correlation_id)
+    head_bytes = size_bytes = len(into[1])
     try:
         for piece in encode_steps(message, version):
             into.append(piece)
+            size_bytes += len(piece)
             yield
     except UnwritableTextError:
         del into[2:]
+        size_bytes = head_bytes
         for piece in encode_steps(_writable(message), version):
             into.append(piece)
+            size_bytes += len(piece)
             yield
-    into[0] = _SIZE.pack(sum(map(len, into)))
+    into[0] = _SIZE.pack(size_bytes)
 
 
-def encode_response_element(api_key: int, version: int, field: str, element: tuple[Any, ...]) -> bytes:
-    """A struct in an array of a response's own, as `encode_response` writes it."""
+def encode_response_element_steps(
+    api_key: int, version: int, field: str, element: tuple[Any, ...], into: list[Buffer]
+) -> Iterator[None]:
+    """A struct in an array of a response's own, as `encode_response_steps` writes it."""
     response = API[api_key].response
     try:
-        return encode_element(response, version, field, element)
+        for piece in encode_element_steps(response, version, field, element):
+            into.append(piece)
+            yield
     except UnwritableTextError:
-        return encode_element(response, version, field, _writable(element))
+        into.clear()
+        for piece in encode_element_steps(response, version, field, _writable(element)):
+            into.append(piece)
+            yield
 
 
 def _writable(value: Any) -> Any:
-    """The message, its texts such that UTF-8 can write them."""
+    """The message, its texts such that UTF-8 can write them. (A list has pieces that are encoded already.)"""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, tuple):

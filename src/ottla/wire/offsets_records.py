@@ -10,13 +10,13 @@ which only version 1 can say) and GroupMetadataValue 3.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Final, NamedTuple, TypeAlias
 
 from ottla.base.errors import CorruptDataError
 from ottla.base.require import require
 from ottla.wire.codec import NULL_UUID, Buffer
-from ottla.wire.schema import LATEST, Field, declare, decode, encode
+from ottla.wire.schema import LATEST, Field, declare, decode, encode, encode_pieces
 
 #: Key versions, that is record types. Version 0 was written by Kafka 0.8.1 and differs from 1 in the number alone.
 OFFSET_COMMIT_KEY: Final = 1
@@ -175,13 +175,18 @@ def encode_member_metadata(member: MemberMetadata) -> bytes:
     return encode(member, _GROUP_METADATA_VALUE_VERSION)
 
 
-def encode_group_metadata_with(value: GroupMetadataValue, members: Sequence[bytes]) -> bytes:
-    """As `encode_group_metadata_value`, for members that are encoded already; `value` has none.
+def encode_member_pieces(member: MemberMetadata) -> list[Buffer]:
+    """The same in pieces: a large subscription or assignment is not copied."""
+    return encode_pieces(member, _GROUP_METADATA_VALUE_VERSION)
+
+
+def encode_group_metadata_with(value: GroupMetadataValue, count: int, members: Iterable[Buffer]) -> bytes:
+    """As `encode_group_metadata_value`, for `count` members that are encoded already; `value` has none.
 
     The members come last in this version, after their number in four bytes.
     """
     require(not value.members, "the members are given twice")
-    return encode_group_metadata_value(value)[:-4] + len(members).to_bytes(4, "big") + b"".join(members)
+    return b"".join((encode_group_metadata_value(value)[:-4], count.to_bytes(4, "big"), *members))
 
 
 def decode_group_metadata_value(data: Buffer) -> GroupMetadataValue:

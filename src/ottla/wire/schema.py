@@ -19,6 +19,8 @@ M = TypeVar("M", bound=tuple[Any, ...])
 LATEST: Final = 32767
 #: Elements that are read or written in one step; one that has more elements of its own takes several.
 _STEP_ELEMENTS: Final = 100
+#: A step of reading ends behind so many bytes: an element may have megabytes, which are copied.
+_STEP_BYTES: Final = 1_048_576
 
 
 class Field(NamedTuple):
@@ -110,14 +112,15 @@ def decode(
     *,
     exact: bool = True,
     max_elements: int = NO_LIMIT,
+    max_field_bytes: int = NO_LIMIT,
 ) -> M:
     """Decode one `cls` of `version` from `data` at `offset`.
 
-    Raises WireError when the bytes are not that, have more than `max_elements` elements in their arrays together, or,
-    with `exact`, when some are left over.
+    Raises WireError when the bytes are not that, have more than `max_elements` elements in their arrays together, or
+    more than `max_field_bytes` in one field that is copied, or, with `exact`, when some are left over.
     """
     try:
-        value, end = codec.read_struct(plan(cls, version), data, offset, max_elements)
+        value, end = codec.read_struct(plan(cls, version), data, offset, max_elements, max_field_bytes)
     except WireError as error:
         raise type(error)(f"{cls.__name__} v{version}: {error}") from None
     if exact and end != len(data):
@@ -126,11 +129,18 @@ def decode(
 
 
 def decode_steps(
-    cls: type[M], version: int, data: codec.Buffer, offset: int = 0, *, max_elements: int = NO_LIMIT
+    cls: type[M],
+    version: int,
+    data: codec.Buffer,
+    offset: int = 0,
+    *,
+    max_elements: int = NO_LIMIT,
+    max_field_bytes: int = NO_LIMIT,
 ) -> Generator[None, None, M]:
-    """The same in steps, without `exact`, for a message of many elements: about a hundred of them in each."""
+    """The same in steps, without `exact`, for a large message: a hundred elements in each, or fewer of many bytes."""
+    reader = codec.Reader(data, offset, max_elements, max_field_bytes)
     try:
-        value: M = yield from _read_steps(codec.Reader(data, offset, max_elements), plan(cls, version))
+        value: M = yield from _read_steps(reader, plan(cls, version))
     except WireError as error:
         raise type(error)(f"{cls.__name__} v{version}: {error}") from None
     return value
@@ -155,8 +165,11 @@ def _array_steps(reader: codec.Reader, f: FieldPlan) -> Generator[None, None, tu
         if is_deep:
             items.append((yield from _read_steps(reader, inner)))
         else:
-            many = range(min(_STEP_ELEMENTS, count - len(items)))
-            items += [reader.field(f.element) for _ in many] if inner is None else [reader.struct(inner) for _ in many]
+            end = reader.pos + _STEP_BYTES
+            for _ in range(min(_STEP_ELEMENTS, count - len(items))):
+                items.append(reader.field(f.element) if inner is None else reader.struct(inner))
+                if reader.pos > end:
+                    break
         yield
     return tuple(items)
 
@@ -181,19 +194,20 @@ def encode_pieces(message: tuple[Any, ...], version: int) -> list[codec.Buffer]:
         raise type(error)(f"{type(message).__name__} v{version}: {error}") from None
 
 
-def encode_element(cls: type[Any], version: int, field: str, element: tuple[Any, ...]) -> bytes:
-    """The bytes that `encode` writes for a struct in an array of a `cls`."""
+def encode_element_steps(cls: type[Any], version: int, field: str, element: tuple[Any, ...]) -> Iterator[codec.Buffer]:
+    """The bytes that `encode` writes for a struct in an array of a `cls`, in pieces as `encode_steps`."""
     (array,) = (each for each in plan(cls, version).fields if each.name == field)
     try:
-        return codec.write_struct(array.element.struct, element)
+        yield from _element_steps(array.element.struct, element)
     except WireError as error:
         raise type(error)(f"{cls.__name__} v{version}, {field}: {error}") from None
 
 
-def encode_steps(message: tuple[Any, ...], version: int) -> Iterator[bytes]:
+def encode_steps(message: tuple[Any, ...], version: int) -> Iterator[codec.Buffer]:
     """The bytes of `encode` in pieces, few elements of its arrays in each, nested ones too: for one that takes long.
 
-    What is bytes already in the place of a struct is one that `encode_element` has encoded.
+    Large fields are not copied. A list in the place of a struct has the pieces of one that `encode_element_steps` has
+    encoded.
     """
     try:
         yield from _struct_steps(plan(type(message), version), message)
@@ -201,20 +215,25 @@ def encode_steps(message: tuple[Any, ...], version: int) -> Iterator[bytes]:
         raise type(error)(f"{type(message).__name__} v{version}: {error}") from None
 
 
-def _struct_steps(made: StructPlan, value: tuple[Any, ...]) -> Iterator[bytes]:
+def _element_steps(made: StructPlan, element: tuple[Any, ...]) -> Iterator[codec.Buffer]:
+    if has_more_elements(element, _STEP_ELEMENTS):
+        yield from _struct_steps(made, element)
+    else:
+        yield from filter(len, codec.write_pieces(made, element))
+
+
+def _struct_steps(made: StructPlan, value: tuple[Any, ...]) -> Iterator[codec.Buffer]:
     for f in made.fields:
         field = value[f.index]
         if field is not None and _is_of_structs(f):
             yield codec.write_length(f, len(field))
             for element in field:
-                if type(element) is bytes:
-                    yield element
-                elif has_more_elements(element, _STEP_ELEMENTS):
-                    yield from _struct_steps(f.element.struct, element)
+                if type(element) is list:
+                    yield from element
                 else:
-                    yield codec.write_struct(f.element.struct, element)
+                    yield from _element_steps(f.element.struct, element)
         else:
-            yield codec.write_field(f, field)
+            yield from filter(len, codec.write_field(f, field))
     yield codec.write_end(made, value)
 
 
@@ -235,3 +254,28 @@ def _elements_left(value: tuple[Any, ...], count: int) -> int:
         if count < 0:
             break
     return count
+
+
+def has_more_bytes(value: tuple[Any, ...], count: int) -> bool:
+    """Whether all texts and bytes in a message or struct, nested ones too, have more than `count` bytes together.
+
+    (Characters are counted, for texts.)
+    """
+    return _bytes_left(value, count) < 0
+
+
+def _bytes_left(value: tuple[Any, ...], count: int) -> int:
+    for field in value:
+        if isinstance(field, tuple):
+            count = _bytes_left(field, count)
+        elif isinstance(field, (bytes, str)):
+            count -= len(field)
+        if count < 0:
+            break
+    return count
+
+
+def carries_bytes(cls: type[Any]) -> bool:
+    """Whether a declared class, or a struct in it, has a field of bytes, which may be of any length."""
+    types = (f.type[0] if isinstance(f.type, list) else f.type for f in _SCHEMAS[cls].fields)
+    return any(each == "bytes" if isinstance(each, str) else carries_bytes(each) for each in types)

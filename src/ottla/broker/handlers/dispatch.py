@@ -9,7 +9,7 @@ from typing import Any
 from ottla.base.errors import CorruptDataError
 from ottla.base.limits import FRAME_BYTES_AT_ONCE
 from ottla.broker.answers import Answer, Frame, Later
-from ottla.broker.handlers.encoding import as_it_is, encoded, is_deep, is_wide
+from ottla.broker.handlers.encoding import as_it_is, encoded, is_deep, is_heavy, is_wide
 from ottla.broker.handlers.herd import Herd
 from ottla.broker.handlers.large import in_its_turn, slowly
 from ottla.broker.handlers.parts import Names, Part, joined, parts_of
@@ -24,6 +24,7 @@ from ottla.broker.node import Node
 from ottla.broker.runtime.encoding import AnswerTooLargeError
 from ottla.broker.session import Session
 from ottla.wire.apis import API, ApiKey
+from ottla.wire.codec import Buffer
 from ottla.wire.frames import UnsupportedVersionError, decode_request
 
 _log = logging.getLogger(__name__)
@@ -126,7 +127,7 @@ class Dispatcher:
                 )
                 answers.append(await answer if isinstance(answer, asyncio.Future) else answer)
                 if names is not None:
-                    told: list[bytes] = []
+                    told: list[list[Buffer]] = []
                     await self._node.slices.run(made.elements(names.told, getattr(answers[-1], names.told), told))
                     answers[-1] = answers[-1]._replace(**{names.told: tuple(told)})
         except AnswerTooLargeError as fault:
@@ -143,5 +144,7 @@ class Dispatcher:
     ) -> Answer:
         if context.charge is not None:
             message = context.charge.charged(message)
-        is_long = is_wide(message, TABLE[context.api_key].names) or (may_be_deep and is_deep(message))
+        key = context.api_key
+        is_long = is_wide(message, TABLE[key].names) or (may_be_deep and is_deep(message))
+        is_long = is_long or is_heavy(key, message, may_be_deep=may_be_deep)
         return encoded(self._node.answers, self._node.slices, context, message, is_long=is_long)

@@ -8,13 +8,18 @@ from ottla.broker.handlers.table import RequestContext
 from ottla.broker.outbox import Piece
 from ottla.broker.runtime.encoding import Answers, AnswerTooLargeError, MadeAnswer
 from ottla.broker.runtime.slices import Slices
+from ottla.wire.apis import API
 from ottla.wire.frames import encode_response
-from ottla.wire.schema import has_more_elements
+from ottla.wire.schema import carries_bytes, has_more_bytes, has_more_elements
 
 #: An answer with a longer array is encoded in slices: an element may be a topic with all its partitions or settings.
 AT_ONCE: Final = 100
 #: So is one that waited, with more elements in all its arrays: a millisecond.
 _ELEMENTS_AT_ONCE: Final = 1_000
+#: And so is one with more bytes in its texts and byte fields: to copy them takes as long as some hundred elements.
+_BYTES_AT_ONCE: Final = 262_144
+#: APIs whose answers have byte fields, which may be of any length.
+_CARRY_BYTES: Final = frozenset(key for key, api in API.items() if carries_bytes(api.response))
 
 
 def encoded(
@@ -54,6 +59,11 @@ def is_wide(message: tuple[Any, ...], names: Names | None) -> bool:
 def is_deep(message: tuple[Any, ...]) -> bool:
     """Whether it has many elements, nested ones too."""
     return has_more_elements(message, _ELEMENTS_AT_ONCE)
+
+
+def is_heavy(api_key: int, message: tuple[Any, ...], *, may_be_deep: bool) -> bool:
+    """Whether it has many bytes, such as what the members of a group say of themselves."""
+    return (may_be_deep or api_key in _CARRY_BYTES) and has_more_bytes(message, _BYTES_AT_ONCE)
 
 
 def as_it_is(answer: Answer) -> Answer:

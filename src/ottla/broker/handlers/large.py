@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ottla.base.errors import CorruptDataError
-from ottla.base.limits import MAX_REQUEST_ELEMENTS
+from ottla.base.limits import MAX_FIELD_BYTES, MAX_REQUEST_ELEMENTS
 from ottla.broker.answers import Answer, Frame, Later
 from ottla.broker.handlers.table import RequestContext, of_client
 from ottla.broker.ports.quotas import counted
@@ -40,9 +40,10 @@ async def slowly(
 ) -> Answer | CorruptDataError:
     """What `carry_out` answers to the request, or why the connection has to be closed."""
     cls, version, decoded = API[context.api_key].request, context.api_version, list[Any]()
+    bounds = {"max_elements": MAX_REQUEST_ELEMENTS, "max_field_bytes": MAX_FIELD_BYTES}
 
     def decoding() -> Iterator[None]:
-        decoded.append((yield from decode_steps(cls, version, frame, offset, max_elements=MAX_REQUEST_ELEMENTS)))
+        decoded.append((yield from decode_steps(cls, version, frame, offset, **bounds)))
 
     try:
         await slices.run(counted(context, decoding()))

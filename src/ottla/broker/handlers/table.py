@@ -10,7 +10,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
-from ottla.base.limits import MAX_REQUEST_ELEMENTS
+from ottla.base.limits import MAX_FIELD_BYTES, MAX_REQUEST_ELEMENTS
 from ottla.broker.answers import Frame
 from ottla.broker.handlers.parts import PART_DELETED_GROUPS, PART_OFFSET_GROUPS, Names
 from ottla.broker.ports.quotas import Charge
@@ -44,7 +44,12 @@ def decode_message(context: RequestContext, frame: Frame, offset: int) -> Any:
     """
     message = API[context.api_key].request
     try:
-        return decode(message, context.api_version, frame, offset, exact=False, max_elements=MAX_REQUEST_ELEMENTS)
+        return decode(
+            *(message, context.api_version, frame, offset),
+            exact=False,
+            max_elements=MAX_REQUEST_ELEMENTS,
+            max_field_bytes=MAX_FIELD_BYTES,
+        )
     except WireError as fault:
         raise of_client(fault, context) from None
 

@@ -12,10 +12,12 @@ from ottla.base.errors import OttlaError
 from ottla.base.limits import MAX_ANSWER_BYTES, MAX_UNREAD_BYTES
 from ottla.broker.outbox import Piece
 from ottla.wire.apis import API
-from ottla.wire.frames import encode_response_element, encode_response_steps
+from ottla.wire.codec import Buffer
+from ottla.wire.frames import encode_response_element_steps, encode_response_steps
 
-#: Small pieces are put together to so many bytes.
+#: Small pieces are put together to so many bytes. One that has as many as a field that is not copied stays alone.
 _PIECE_BYTES: Final = 1_048_576
+_ALONE_FROM_BYTES: Final = 32_768
 
 
 class AnswerTooLargeError(OttlaError):
@@ -46,30 +48,24 @@ class MadeAnswer:
         self._client_id = client_id
         self._size_bytes = 0
 
-    def elements(self, field: str, elements: Iterable[tuple[Any, ...]], into: list[bytes]) -> Iterator[None]:
-        """Encode some of the elements of an array of the answer, one in each step."""
+    def elements(self, field: str, elements: Iterable[tuple[Any, ...]], into: list[list[Buffer]]) -> Iterator[None]:
+        """Encode some of the elements of an array of the answer, one in each step, or a part of a large one."""
         for each in elements:
-            into.append(encode_response_element(self._api_key, self._version, field, each))
-            self.take(len(into[-1]))
-            yield
+            made: list[Buffer] = []
+            for _ in encode_response_element_steps(self._api_key, self._version, field, each, made):
+                self.take(len(made[-1]))
+                yield
+            into.append([])
+            yield from _put_together(made, into[-1])
 
     def whole(self, correlation_id: int, message: tuple[Any, ...], frame: list[Piece]) -> Iterator[None]:
         """Encode the answer, an element in each step. At last its frame is in `frame`, in pieces."""
         self.end()  # elements that are encoded already are counted again, and not copied
-        made: list[bytes] = []
+        made: list[Buffer] = []
         for _ in encode_response_steps(self._api_key, self._version, correlation_id, message, made):
             self.take(len(made[-1]))
             yield
-        small: list[bytes] = []
-        small_bytes = 0
-        for each in made:
-            small.append(each)
-            small_bytes += len(each)
-            if small_bytes >= _PIECE_BYTES:
-                frame.append(b"".join(small))  # the same object where it is one
-                small, small_bytes = [], 0
-                yield
-        frame.append(b"".join(small))
+        yield from _put_together(made, frame)
 
     def end(self) -> None:
         """It is the connection's now, or nobody's."""
@@ -91,3 +87,22 @@ class MadeAnswer:
         else:
             return
         raise AnswerTooLargeError(f"{what} (client id {self._client_id!r})")
+
+
+def _put_together(made: Iterable[Buffer], into: list[Any]) -> Iterator[None]:
+    """Small pieces as few larger ones; large ones, which nobody has copied yet, as they are."""
+    small: list[Buffer] = []
+    small_bytes = 0
+    for each in made:
+        is_alone = len(each) >= _ALONE_FROM_BYTES
+        if not is_alone:
+            small.append(each)
+            small_bytes += len(each)
+        if small and (is_alone or small_bytes >= _PIECE_BYTES):
+            into.append(b"".join(small))
+            small, small_bytes = [], 0
+            yield
+        if is_alone:
+            into.append(each)
+    if small:
+        into.append(b"".join(small))
