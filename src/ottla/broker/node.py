@@ -97,13 +97,12 @@ def make_node(
     group_config = _group_config(config)
     group_topics = GroupTopics(metadata.image, config.text("broker.rack"))
     settings = GroupSettings(group_config, partial(own_settings, config, metadata.image))
+    shared = group_config, metadata.image.topic_id, group_topics, settings, assignors
     groups: Coordinators[GroupShard] = Coordinators(
         GROUP_TOPIC,
         runtime,
         metadata.image,
-        lambda tp: GroupShard(
-            group_config, metadata.image.topic_id, topics=group_topics, settings=settings, assignors=assignors
-        ),
+        lambda tp: GroupShard(*shared, max_record_bytes=partial(partitions.max_message_bytes, tp)),
         apply_to_group,
         create_topic=partial(topics.create_internal, GROUP_TOPIC),
         effect=Assigning(metadata.image, partitions).start,

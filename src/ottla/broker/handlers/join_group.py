@@ -4,7 +4,7 @@ import logging
 import uuid
 from typing import Any, Final, Protocol
 
-from ottla.base.limits import MAX_MEMBER_METADATA_BYTES
+from ottla.base.limits import MAX_GROUP_METADATA_BYTES, MAX_MEMBER_METADATA_BYTES
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.groups import HasGroups
@@ -43,6 +43,12 @@ def handle(node: _Node, request: JoinGroupRequest, context: RequestContext) -> A
     if isinstance(runner, ErrorCode):
         return JoinGroupResponse(error_code=runner, member_id=request.member_id)
     shard = runner.shard
+    if shard.is_too_much(request):
+        _log.warning(
+            "refusing a JoinGroup of %s (client id %r) to group %r: the protocols of all its members would have more "
+            "than %d bytes; they should subscribe to fewer topics, or to a pattern",
+            *(context.session.client_host, context.client_id, request.group_id, MAX_GROUP_METADATA_BYTES),
+        )
     client = Client(context.client_id, context.session.client_host, node.access.sees(context))
     unique = str(uuid.UUID(int=node.rng.getrandbits(128), version=4))
     joined = runner.submit(

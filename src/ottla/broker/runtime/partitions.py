@@ -89,6 +89,11 @@ class Partitions:
         """The partition if this node leads it, else None."""
         return self._partitions.get((topic, partition))
 
+    def max_message_bytes(self, tp: TopicPartition) -> int:
+        """What a batch of a partition may have at most; nothing where there is none."""
+        found = self._partitions.get(tp)
+        return 0 if found is None else found.log.config.max_message_bytes
+
     def all(self) -> Iterator[Partition]:
         """Every partition, in no particular order; safe against changes while it is walked.
 

@@ -29,6 +29,7 @@ from ottla.coordinator.decision import (
 from ottla.coordinator.facts import Deleted, GroupFacts
 from ottla.coordinator.group import kinds
 from ottla.coordinator.group.classic.groups import ClassicGroups, session
+from ottla.coordinator.group.classic.join import has_said_too_much
 from ottla.coordinator.group.classic.state import Group, GroupState
 from ottla.coordinator.group.config import GroupConfig, GroupSettings
 from ottla.coordinator.group.consumer.groups import ConsumerGroups
@@ -63,6 +64,10 @@ from ottla.wire.offsets_records import OffsetCommitKey, decode_key, decode_offse
 #: The keys of the shard's own timers: offset retention, and the offsets of topics that are gone.
 RETENTION: Final = ("retention",)
 GONE_TOPICS: Final = ("gone-topics",)
+#: No record has so many bytes.
+_NO_LIMIT: Final = 2**62
+#: Timers that one step of the end of a load sets.
+_TIMERS_AT_ONCE: Final = 100
 #: Groups that ListGroups looks at in one step.
 _LISTED_AT_ONCE: Final = 100
 
@@ -71,17 +76,19 @@ class GroupShard:
     """See the module. `now_ms` is the wall clock everywhere, in ms: it goes into records and is compared with them.
 
     `topic_id` gives the id that a topic has now (the null uuid where it is not known), or None when there is no topic
-    of this name. `topics` is what consumer groups know of the metadata.
+    of this name. `topics` is what consumer groups know of the metadata. The log takes no record above
+    `max_record_bytes`.
     """
 
     def __init__(
         self,
         config: GroupConfig,
         topic_id: Callable[[str], bytes | None],
-        *,
         topics: Topics | None = None,
         settings: GroupSettings | None = None,
         assignors: Mapping[str, ServerAssignor] | None = None,
+        *,
+        max_record_bytes: Callable[[], int] = lambda: _NO_LIMIT,
     ) -> None:
         self._config = config
         self._topic_id = topic_id
@@ -93,7 +100,7 @@ class GroupShard:
         self._appending = Appending()
         room = Room(config, topics or NoTopics(), settings or GroupSettings(config), assignors)
         room.downgrade = downgrade_without
-        self._classic = ClassicGroups(config, self._groups, self._appending)
+        self._classic = ClassicGroups(config, self._groups, self._appending, max_record_bytes)
         self._consumer = ConsumerGroups(room, self._groups, self._appending, make_room)
         self._mixed = MixedGroups(config, self._consumer)
         self._kinds: Final[Mapping[str, Kind]] = {"classic": self._classic, "consumer": self._consumer}
@@ -215,6 +222,11 @@ class GroupShard:
             skip_assignment=skip_assignment,
             displaced=() if group is None else self._consumer.tombstones(group),
         )
+
+    def is_too_much(self, request: JoinGroupRequest) -> bool:
+        """Whether `join_group` refuses it because the group's members would say too much of themselves."""
+        group = self._classic.find(request.group_id)
+        return group is not None and has_said_too_much(group, request)
 
     def sync_group(self, token: int, request: SyncGroupRequest, now_ms: int) -> Decision:
         """SyncGroup."""

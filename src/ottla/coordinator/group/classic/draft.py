@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from ottla.coordinator.decision import CancelTimer, LogRecord, Reply, SetTimer, Timer
+from ottla.coordinator.decision import CancelTimer, LogRecord, Reply, ReportFault, SetTimer, Timer
 from ottla.coordinator.facts import Began, Fact, Gone, GroupFacts, Joined, Owned, Settled, Waits, Who, Why
 from ottla.coordinator.group.classic.members import Member, Members
 from ottla.coordinator.group.classic.state import CONSUMER_PROTOCOL_TYPE, Group, GroupState
@@ -43,6 +43,8 @@ class Draft:
         self.timers: list[Timer] = []
         #: Clients that may join soon; see `arrivals`.
         self.on_their_way = 0
+        #: What the operator is told.
+        self.reports: list[ReportFault] = []
         #: What the input means for the group's history, in order.
         self.facts: list[Fact] = []
 

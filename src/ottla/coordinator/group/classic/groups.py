@@ -8,7 +8,7 @@ session starting anew (G17).
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Final
 
 from ottla.base.require import require
@@ -41,10 +41,13 @@ class ClassicGroups:
     record_types: Final = frozenset({GROUP_METADATA_KEY})
     timers: Final = frozenset({HEARTBEAT, JOIN, SYNC})
 
-    def __init__(self, config: GroupConfig, groups: Groups, appending: Appending) -> None:
+    def __init__(
+        self, config: GroupConfig, groups: Groups, appending: Appending, max_record_bytes: Callable[[], int]
+    ) -> None:
         self._config = config
         self._groups = groups
         self._appending = appending
+        self._max_record_bytes = max_record_bytes
         self._arrivals = Arrivals()
 
     def find(self, group_id: str) -> Group | None:
@@ -117,7 +120,7 @@ class ClassicGroups:
             error = ErrorCode.UNKNOWN_MEMBER_ID if request.group_id else ErrorCode.INVALID_GROUP_ID
             return answer(token, sync_error(error))
         draft = Draft(group, self._config, now_ms)
-        sync.sync(draft, token, request)
+        sync.sync(draft, token, request, self._max_record_bytes())
 
         def failure(error: ErrorCode) -> Decision:
             again = Draft(group, self._config, now_ms)
@@ -213,7 +216,11 @@ class ClassicGroups:
         return [group_tombstone(group.group_id)]
 
     def _decide(self, draft: Draft, failure: Failure) -> Decision:
-        decision = Decision(tuple(draft.records), tuple(draft.replies), tuple(draft.timers), facts=draft.told())
+        decision = Decision(
+            *(tuple(draft.records), tuple(draft.replies), tuple(draft.timers)),
+            effects=tuple(draft.reports),
+            facts=draft.told(),
+        )
         if not draft.records:
             self._groups[draft.group.group_id] = draft.group
         return self._appending.prepare(decision, draft.group, failure)

@@ -11,13 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from ottla.base.limits import MAX_GROUP_METADATA_BYTES
 from ottla.base.require import require
 from ottla.coordinator.facts import Joined, Why
 from ottla.coordinator.group.classic.draft import Draft, join_error, join_success, sync_error, who
 from ottla.coordinator.group.classic.members import Member
 from ottla.coordinator.group.classic.rebalance import complete_if_possible, prepare, rebalance
 from ottla.coordinator.group.classic.records import group_record, new_group_record, subscribed_topics
-from ottla.coordinator.group.classic.state import GroupState
+from ottla.coordinator.group.classic.state import CONSUMER_PROTOCOL_TYPE, Group, GroupState
 from ottla.coordinator.group.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupRequest
@@ -52,8 +53,9 @@ def new_member_id(request: JoinGroupRequest, context: RequestContext, unique: st
 def join(draft: Draft, asked: Join, *, is_new_group: bool) -> None:
     """Carry out one JoinGroup on a group that exists, or that this request makes."""
     request = asked.request
-    if not _accepts(draft, request.member_id):
-        draft.gone((request.member_id,), Why.GROUP_MAX_SIZE, "the group has group.max.size members")
+    why = _why_full(draft, request)
+    if why:
+        draft.gone((request.member_id,), Why.GROUP_MAX_SIZE, why)
         draft.remove((request.member_id,))
         draft.reply(asked.token, join_error(ErrorCode.GROUP_MAX_SIZE_REACHED, ""))
     elif not draft.group.supports(request.protocol_type, request.protocols):
@@ -65,6 +67,25 @@ def join(draft: Draft, asked: Join, *, is_new_group: bool) -> None:
     if is_new_group and not draft.records:
         # The group exists from now on, so that the member id that was given out stays valid after a restart.
         draft.records.append(new_group_record(draft.group))
+
+
+def _why_full(draft: Draft, request: JoinGroupRequest) -> str:
+    """Why the group has no place for this member; empty if it has."""
+    if not _accepts(draft, request.member_id):
+        return "the group has group.max.size members"
+    if has_said_too_much(draft.group, request):
+        return "the members say too much of themselves"
+    return ""
+
+
+def has_said_too_much(group: Group, request: JoinGroupRequest) -> bool:
+    """Whether what all members say of themselves, in all their protocols, would be too much with this request."""
+    members = group.members
+    size_bytes = members.metadata_bytes + sum(len(each.name) + len(each.metadata) for each in request.protocols)
+    if size_bytes <= MAX_GROUP_METADATA_BYTES:
+        return False
+    before = members.get(request.member_id)
+    return size_bytes - (0 if before is None else before.metadata_bytes) > MAX_GROUP_METADATA_BYTES
 
 
 def _accepts(draft: Draft, member_id: str) -> bool:
@@ -177,6 +198,7 @@ def _add(draft: Draft, asked: Join, member_id: str) -> None:
     )
     draft.group = group
     draft.add(member)
+    _note_topics(draft, member)
     # A member cannot send heartbeats before it is answered. If its client has gone, this limit removes it.
     draft.expect_heartbeat(member_id, draft.config.new_member_join_timeout_ms)
     rebalance(draft, _reason(asked, f"{member_id} joined"))
@@ -189,7 +211,15 @@ def _updated(draft: Draft, asked: Join, member: Member) -> Member:
         rebalance_timeout_ms=_rebalance_timeout_ms(request),
         session_timeout_ms=request.session_timeout_ms,
     )
-    return draft.wait_for_join(changed, asked.token)
+    waiting = draft.wait_for_join(changed, asked.token)
+    _note_topics(draft, waiting)
+    return waiting
+
+
+def _note_topics(draft: Draft, member: Member) -> None:
+    """Read what a consumer subscribes to now: a generation would read it for all its members at once."""
+    if draft.group.protocol_type == CONSUMER_PROTOCOL_TYPE:
+        draft.group.members.subscriptions.note(member.member_id, (each.metadata for each in member.protocols))
 
 
 def _update_and_rebalance(draft: Draft, asked: Join, member: Member, what: str) -> None:

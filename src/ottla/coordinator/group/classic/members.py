@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from ottla.base.require import require
+from ottla.coordinator.group.classic.subscriptions import Subscriptions
 from ottla.wire.messages.join_group import JoinGroupRequestProtocol
 
 
@@ -41,6 +42,11 @@ class Member(NamedTuple):
     def is_static(self) -> bool:
         return self.group_instance_id is not None
 
+    @property
+    def metadata_bytes(self) -> int:
+        """What it says of itself, in all its protocols."""
+        return sum(len(offered.name) + len(offered.metadata) for offered in self.protocols)
+
     def metadata(self, protocol: str | None) -> bytes:
         """The member's subscription under `protocol`."""
         for offered in self.protocols:
@@ -61,7 +67,15 @@ class Member(NamedTuple):
 class Members(Mapping[str, Member]):
     """Members by id. See the module."""
 
-    __slots__ = ("_by_id", "_by_instance", "_encoded", "_supporters", "joins_waiting")
+    __slots__ = (
+        "_by_id",
+        "_by_instance",
+        "_encoded",
+        "_supporters",
+        "joins_waiting",
+        "metadata_bytes",
+        "subscriptions",
+    )
 
     def __init__(self, members: Iterable[Member] = ()) -> None:
         self._by_id: dict[str, Member] = {}
@@ -71,8 +85,12 @@ class Members(Mapping[str, Member]):
         self._supporters: Counter[str] = Counter()
         #: What `encoded` gave before, by member id; copies share it, for a member that has changed is another object.
         self._encoded: dict[str, tuple[Member, str | None, bytes]] = {}
+        #: What members subscribe to; copies share it.
+        self.subscriptions = Subscriptions()
         #: How many members wait for the answer to their JoinGroup.
         self.joins_waiting = 0
+        #: What all members say of themselves.
+        self.metadata_bytes = 0
         for member in members:
             self.put(member)
 
@@ -114,7 +132,9 @@ class Members(Mapping[str, Member]):
         copied._by_instance = self._by_instance.copy()
         copied._supporters = self._supporters.copy()
         copied._encoded = self._encoded
+        copied.subscriptions = self.subscriptions
         copied.joins_waiting = self.joins_waiting
+        copied.metadata_bytes = self.metadata_bytes
         return copied
 
     def put(self, member: Member) -> None:
@@ -134,6 +154,7 @@ class Members(Mapping[str, Member]):
         """Remove a member; no-op when there is none."""
         member = self._by_id.pop(member_id, None)
         self._encoded.pop(member_id, None)
+        self.subscriptions.forget(member_id)
         if member is not None:
             self._forget(member)
 
@@ -141,6 +162,7 @@ class Members(Mapping[str, Member]):
         """Put `member`, which has another id, in the place of the one with the old id."""
         self._forget(self._by_id[old_member_id])
         self._encoded.pop(old_member_id, None)
+        self.subscriptions.forget(old_member_id)
         self._by_id = dict(
             (member.member_id, member) if name == old_member_id else (name, each) for name, each in self._by_id.items()
         )
@@ -151,6 +173,7 @@ class Members(Mapping[str, Member]):
             self._by_instance[member.group_instance_id] = member.member_id
         self._supporters.update({offered.name for offered in member.protocols})
         self.joins_waiting += member.join_token is not None
+        self.metadata_bytes += member.metadata_bytes
 
     def _forget(self, member: Member) -> None:
         if member.group_instance_id is not None:
@@ -160,3 +183,4 @@ class Members(Mapping[str, Member]):
             if not self._supporters[name]:
                 del self._supporters[name]
         self.joins_waiting -= member.join_token is not None
+        self.metadata_bytes -= member.metadata_bytes

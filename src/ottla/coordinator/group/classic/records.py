@@ -6,16 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from ottla.base.errors import CorruptDataError
-from ottla.base.limits import MAX_REQUEST_ELEMENTS
 from ottla.coordinator.decision import LogRecord
 from ottla.coordinator.group.classic.members import Member, Members
 from ottla.coordinator.group.classic.state import CONSUMER_PROTOCOL_TYPE, Group, GroupState
 from ottla.wire import offsets_records
-from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from ottla.wire.codec import Buffer
 from ottla.wire.messages.join_group import JoinGroupRequestProtocol
 from ottla.wire.offsets_records import GroupMetadataValue, MemberMetadata
-from ottla.wire.schema import decode
 
 #: Groups of so many members keep them encoded: a static member that comes back writes all of them again.
 _KEPT_FROM: Final = 50
@@ -41,13 +38,21 @@ def group_record(group: Group, assignments: Mapping[str, bytes] | None = None) -
         )
         return LogRecord(
             offsets_records.encode_group_metadata_key(group.group_id),
-            offsets_records.encode_group_metadata_with(value, encoded),
+            offsets_records.encode_group_metadata_with(value, len(encoded), encoded),
         )
-    members = tuple(
-        _member(m, group.protocol, m.assignment if assignments is None else assignments.get(m.member_id, b""))
-        for m in group.members.values()
+    pieces: list[Buffer] = []  # all of them are put together once
+    for m in group.members.values():
+        assignment = m.assignment if assignments is None else assignments.get(m.member_id, b"")
+        pieces += offsets_records.encode_member_pieces(_member(m, group.protocol, assignment))
+    return LogRecord(
+        offsets_records.encode_group_metadata_key(group.group_id),
+        offsets_records.encode_group_metadata_with(value, len(group.members), pieces),
     )
-    return _record(group.group_id, value._replace(members=members))
+
+
+def generation_bytes(group: Group, assignments: Mapping[str, bytes]) -> int:
+    """What the members say of themselves, and their assignments: nearly all of the record of a large generation."""
+    return sum(len(m.metadata(group.protocol)) + len(assignments.get(m.member_id, b"")) for m in group.members.values())
 
 
 def _member(member: Member, protocol: str | None, assignment: bytes) -> MemberMetadata:
@@ -100,8 +105,7 @@ def group_from_record(group_id: str, value: GroupMetadataValue) -> Group:
 def subscribed_topics(group: Group) -> frozenset[str] | None:
     """The topics that a group of consumers subscribes to; None for other groups and if a subscription cannot be read.
 
-    Subscriptions are read as version 0. Every later version extends it. One that names more topics than a request may
-    have elements is not read: it would keep the event loop.
+    One that names more topics than a request may have elements is not read: it would keep the event loop.
     """
     if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return None
@@ -109,14 +113,8 @@ def subscribed_topics(group: Group) -> frozenset[str] | None:
         return frozenset()
     if group.protocol is None:
         return None
-    topics: set[str] = set()
-    try:
-        for metadata in {member.metadata(group.protocol) for member in group.members.values()}:
-            said = decode(ConsumerProtocolSubscription, 0, metadata, 2, exact=False, max_elements=MAX_REQUEST_ELEMENTS)
-            topics.update(said.topics)
-    except CorruptDataError:
-        return None
-    return frozenset(topics)
+    every = ((member.member_id, member.metadata(group.protocol)) for member in group.members.values())
+    return group.members.subscriptions.all_of(every)
 
 
 def _record(group_id: str, value: GroupMetadataValue) -> LogRecord:

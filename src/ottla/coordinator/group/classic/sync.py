@@ -8,27 +8,40 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ottla.base.errors import OttlaError
+from ottla.coordinator.decision import ReportFault
 from ottla.coordinator.group.classic.draft import SYNC, Draft, sync_error
 from ottla.coordinator.group.classic.members import Member
 from ottla.coordinator.group.classic.rebalance import answer_all_syncs, prepare
-from ottla.coordinator.group.classic.records import group_record
+from ottla.coordinator.group.classic.records import generation_bytes, group_record
 from ottla.coordinator.group.classic.state import Group, GroupState
+from ottla.coordinator.group.errors import append_error
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
-def sync(draft: Draft, token: int, request: SyncGroupRequest) -> None:
-    """Carry out one SyncGroup; leaves a record in the draft when it was the leader's."""
+def sync(draft: Draft, token: int, request: SyncGroupRequest, max_record_bytes: int) -> None:
+    """Carry out one SyncGroup; leaves a record in the draft when it was the leader's.
+
+    One that the log would refuse is not made: to write tens of megabytes together would keep the event loop.
+    """
     error = _check(draft.group, request)
     if error is not ErrorCode.NONE:
         draft.reply(token, sync_error(error))
         return
     _received(draft, request.member_id)
     match draft.group.state:
+        case GroupState.COMPLETING_REBALANCE if draft.group.leader == request.member_id:
+            assignments = {a.member_id: a.assignment for a in request.assignments}
+            size_bytes = generation_bytes(draft.group, assignments)
+            if size_bytes > max_record_bytes:
+                draft.reports.append(_too_large(draft.group, size_bytes, max_record_bytes))
+                append_failed(draft, token, request.member_id, append_error(ErrorCode.MESSAGE_TOO_LARGE))
+                return
+            wait(draft, token, request.member_id)
+            _stabilize(draft, assignments)
         case GroupState.COMPLETING_REBALANCE:
             wait(draft, token, request.member_id)
-            if draft.group.leader == request.member_id:
-                _stabilize(draft, {a.member_id: a.assignment for a in request.assignments})
         case _:
             draft.reply(token, _assignment(draft.group, draft.group.members[request.member_id]))
 
@@ -78,6 +91,16 @@ def _stabilize(draft: Draft, assignments: dict[str, bytes]) -> None:
 def _assignment(group: Group, member: Member) -> SyncGroupResponse:
     return SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
+    )
+
+
+def _too_large(group: Group, size_bytes: int, max_record_bytes: int) -> ReportFault:
+    return ReportFault(
+        f"the generation {group.generation} of group {group.group_id!r} cannot be written",
+        OttlaError(
+            f"its {len(group.members)} members have {size_bytes} bytes of metadata and assignments, and a record of "
+            f"the log {max_record_bytes} at most (max.message.bytes of __consumer_offsets)"
+        ),
     )
 
 
