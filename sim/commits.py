@@ -6,7 +6,7 @@ The records of a commit do not say who made it. So the shards are asked: what th
 log.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -89,7 +89,7 @@ def watched(tp: TopicPartition, shard: GroupShard, note: Note, known: Lives) -> 
         for group in _begun_again(shard, generations):
             note("group begins again", group, GroupBegan(group, keeps_offsets=True))
 
-    def has_loaded(now_ms: int) -> Decision:
+    def has_loaded(now_ms: int) -> Iterator[Decision]:
         lives.append(True)  # what was replayed is looked at as a whole: most of it was told before
         # One whose log could not be read was never loaded, and knows nothing of those before it.
         former, known.shards[tp] = known.shards.get(tp), shard

@@ -40,7 +40,9 @@ def watch_loads(
         shard.loaded = partial(has_loaded, tp, shard, shard.loaded)  # type: ignore[method-assign]
         return shard
 
-    def has_loaded(tp: TopicPartition, shard: S, loaded: Callable[[int], Decision], now_ms: int) -> Decision:
+    def has_loaded(
+        tp: TopicPartition, shard: S, loaded: Callable[[int], Iterator[Decision]], now_ms: int
+    ) -> Iterator[Decision]:
         if tp in former:
             check(tp, former[tp], shard)
         former[tp] = shard

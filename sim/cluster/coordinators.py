@@ -158,7 +158,8 @@ class Coordinator(Generic[S]):
         for batch in self.log.batches:
             apply(self.shard, batch, now_ms)
         self.phase = Phase.ACTIVE
-        self._take(self.shard.loaded, 0)
+        for decision in self.shard.loaded(now_ms):
+            self._take(partial(_this, decision), 0)
 
     def _take(self, call: Callable[[int], Decision], guard: int) -> None:
         self._inbox.append((call, guard))
@@ -377,3 +378,8 @@ def write_markers(coordinator: Coordinator[Any], effect: WriteMarkers) -> None:
 
         state = node.image.partitions.get(tp)
         node.cluster.ask(node, -1 if state is None else state.leader, write, written)
+
+
+def _this(decision: Decision, now_ms: int) -> Decision:
+    """What was decided already, as a call."""
+    return decision

@@ -66,7 +66,8 @@ class Coordinator:
         self._timers: dict[tuple[str, ...], asyncio.TimerHandle] = {}
         self._token = 0
         self._generation = 0
-        self._run(self.shard.loaded(self.wall_ms()))
+        for decision in self.shard.loaded(self.wall_ms()):
+            self._run(decision)
 
     def now_ms(self) -> float:
         """Milliseconds since the beginning."""

@@ -1,7 +1,7 @@
 """Decide, append, apply, reply: the order, one input at a time, and what a failed append leaves behind."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
@@ -54,9 +54,9 @@ class _Counter:
     def append_failed(self, decision: Decision, error: ErrorCode) -> Decision:
         return Decision(replies=tuple(Reply(reply.token, error) for reply in decision.replies))
 
-    def loaded(self, now_ms: int) -> Decision:
+    def loaded(self, now_ms: int) -> Iterator[Decision]:
         self.events.append("loaded")
-        return Decision(timers=(SetTimer(("tick",), 1_000),))
+        yield Decision(timers=(SetTimer(("tick",), 1_000),))
 
 
 def _apply(shard: _Counter, batch: ReplayedBatch, now_ms: int) -> Decision:
@@ -297,7 +297,7 @@ async def test_an_input_of_nobody_that_fails_starts_the_shard_over(world: _World
 class _Hopeless(_Counter):
     """Fails on what it has read, each time."""
 
-    def loaded(self, now_ms: int) -> Decision:
+    def loaded(self, now_ms: int) -> Iterator[Decision]:
         raise InvariantError("cannot be")
 
 

@@ -29,7 +29,8 @@ class _Life:
         rig.shard = watched(_TP, recover(rig.config, rig.log, rig.now_ms), self._note, self.known)
         rig.timers.clear()
         rig.waiting.clear()
-        rig.run(rig.shard.loaded(rig.now_ms))
+        for decision in rig.shard.loaded(rig.now_ms):
+            rig.run(decision)
 
     def _note(self, what: str, text: str, fact: Committed | GroupBegan) -> None:
         self.told.append(Event(float(len(self.told)), "broker", fact))

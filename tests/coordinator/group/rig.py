@@ -80,7 +80,8 @@ class Rig:
         #: Ids of topics, None for one that is gone; the others are there, with an id that is not known.
         self.topic_ids: dict[str, bytes | None] = {}
         self.shard = GroupShard(self.config, self.topic_id)
-        self.run(self.shard.loaded(self.now_ms))
+        for decision in self.shard.loaded(self.now_ms):
+            self.run(decision)
 
     # -- the runtime
 
@@ -129,7 +130,8 @@ class Rig:
         self.shard = recover(self.config, self.log, self.now_ms, self.topic_id)
         self.timers.clear()
         self.waiting.clear()
-        self.run(self.shard.loaded(self.now_ms))
+        for decision in self.shard.loaded(self.now_ms):
+            self.run(decision)
 
     def marker(self, producer_id: int, *, commit: bool) -> None:
         """A transaction's end marker arrives."""

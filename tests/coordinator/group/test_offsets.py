@@ -463,7 +463,8 @@ def test_o2_the_offsets_of_a_deleted_topic_go_in_several_batches_each_group_look
         return None
 
     rig.shard = recover(rig.config, rig.log, rig.now_ms, topic_id)
-    rig.run(rig.shard.loaded(rig.now_ms))
+    for decision in rig.shard.loaded(rig.now_ms):
+        rig.run(decision)
     assert [record.value for record in rig.records].count(None) == 1_000
     rig.advance(0)
     assert [record.value for record in rig.records].count(None) == 1_500

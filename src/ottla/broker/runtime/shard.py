@@ -9,7 +9,7 @@ log says. Then it takes the next request only when the device has them.
 
 While a shard's log is being read it takes no request, and the caller answers COORDINATOR_LOAD_IN_PROGRESS. Inputs that
 nobody waits for are kept until the shard is loaded. The log is read in slices (`runtime.slices`), at the start and
-after a fault.
+after a fault; and so is done what follows from it, such as the timers of all members.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class Shard(Protocol):
 
     def append_failed(self, decision: Decision, error: ErrorCode, /) -> Decision: ...
 
-    def loaded(self, now_ms: int, /) -> Decision: ...
+    def loaded(self, now_ms: int, /) -> Iterator[Decision]: ...
 
 
 S = TypeVar("S", bound=Shard)
@@ -95,7 +95,9 @@ class ShardRunner(Generic[S]):
         self._effect = effect
         self._inbox: deque[tuple[Callable[[int], Decision], int | None]] = deque()
         self._busy = False
-        #: Inputs that wait until the log is read.
+        #: The log has been read to its end; what is written from now on is told.
+        self._has_read = False
+        #: Inputs that wait until the shard is active.
         self._told: list[Callable[[int], Decision]] = []
         #: Requests that wait for their reply, by token.
         self._waiting: dict[int, asyncio.Future[object]] = {}
@@ -144,7 +146,7 @@ class ShardRunner(Generic[S]):
             self.unload()
 
     def load(self) -> Iterator[None]:
-        """Apply the log, batch by batch; the shard is active once the iterator ends."""
+        """Apply the log, batch by batch, and begin with what it says; the shard is active once the iterator ends."""
         clock = self._runtime.clock
         partition = self._runtime.partitions.find(self.tp.topic, self.tp.partition)
         if partition is not None:
@@ -153,15 +155,29 @@ class ShardRunner(Generic[S]):
                 yield
                 if self.state is not ShardState.LOADING:
                     return
+        self._has_read = True
+        yield from self._begin()
+
+    def _begin(self) -> Iterator[None]:
+        """The log has been read: do what follows from it, such as the timers of all members, and take requests."""
+        try:
+            for decision in self.shard.loaded(self._runtime.clock.now_ms()):
+                if self.state is not ShardState.LOADING:
+                    return
+                self._carry_out(decision)
+                yield
+        except Exception as fault:  # noqa: BLE001 - logged; the shard may be half changed
+            self._start_over(fault)
+            return
         if self.state is ShardState.LOADING:
             self.state = ShardState.ACTIVE
             told, self._told = self._told, []
-            for call in (self.shard.loaded, *told):
+            for call in told:
                 self.tell(call)
 
     def unload(self, state: ShardState = ShardState.UNLOADED) -> None:
         """Take no more input. Clients that wait are disconnected, and look for the coordinator again."""
-        self.state = state
+        self.state, self._has_read = state, False
         self._runtime.timers.cancel_all(lambda key: isinstance(key, tuple) and key[:2] == self.tp)
         self._inbox.clear()
         self._told.clear()
@@ -172,7 +188,7 @@ class ShardRunner(Generic[S]):
 
     def marker_written(self, producer_id: int, *, commit: bool) -> None:
         """A transaction's marker is in this shard's partition."""
-        if self.state is ShardState.ACTIVE:
+        if self.state is ShardState.ACTIVE or self._has_read:
             batch = ReplayedBatch((), 0, producer_id, commit)
             self.tell(lambda now_ms: self._applier(self.shard, batch, now_ms))
 
@@ -206,11 +222,9 @@ class ShardRunner(Generic[S]):
 
         It may come again and again, and reading the log each time would keep all others from the shard. An input that
         nobody would repeat is different: the shard is read again, which brings its timers back, but after some times
-        the input is passed over. Not so with a shard that cannot even begin. And one that is in the middle of a
-        decision now does not know what it has.
+        the input is passed over. And a shard that is in the middle of a decision now does not know what it has.
         """
-        is_hopeful = self._fresh_starts < MAX_FRESH_STARTS or call == self.shard.loaded
-        if self.shard.is_busy or (token is None and is_hopeful):
+        if self.shard.is_busy or (token is None and self._fresh_starts < MAX_FRESH_STARTS):
             self._start_over(fault)
             return
         _log.error("an input of %s failed", self.tp, exc_info=fault)
@@ -273,8 +287,7 @@ class ShardRunner(Generic[S]):
 
     def _set_timer(self, key: tuple[str, ...], delay_ms: int) -> None:
         def fired() -> None:
-            if self.state is ShardState.ACTIVE:
-                self.tell(lambda now_ms: self.shard.timer(key, now_ms))
+            self.tell(lambda now_ms: self.shard.timer(key, now_ms))
 
         self._runtime.timers.set((*self.tp, *key), delay_ms, fired)
 

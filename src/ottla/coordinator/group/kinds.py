@@ -7,7 +7,7 @@ is not a kind's own request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -70,8 +70,8 @@ class Kind(Protocol):
         """One of this kind's timers has fired."""
         ...
 
-    def loaded(self, now_ms: int) -> list[Timer]:
-        """The log has been read: timers of all groups of this kind."""
+    def loaded(self, now_ms: int) -> Iterator[list[Timer]]:
+        """The log has been read: timers of all groups of this kind, one group in each step."""
         ...
 
     def unloaded(self) -> list[Reply]:

@@ -401,15 +401,20 @@ class GroupShard:
         """The records of `decision` could not be appended. Nothing has happened; waiting requests are told why."""
         return self._appending.failed(decision, error)
 
-    def loaded(self, now_ms: int) -> Decision:
-        """The partition has been read to its end: sessions and retention count from now on (G17)."""
+    def loaded(self, now_ms: int) -> Iterator[Decision]:
+        """The partition has been read to its end: sessions and retention count from now on (G17).
+
+        A group, or some members of a large one, in each step. Whoever calls takes all steps before the next input.
+        """
         self.settled()  # what the log said is no news
-        timers: list[Timer] = [SetTimer(RETENTION, self._config.offsets_retention_check_interval_ms)]
         for kind in self._kinds.values():
-            timers += kind.loaded(now_ms)
+            for timers in kind.loaded(now_ms):
+                for begin in range(0, max(len(timers), 1), _TIMERS_AT_ONCE):
+                    yield Decision(timers=tuple(timers[begin : begin + _TIMERS_AT_ONCE]))
         # A topic may have been deleted without this shard: before the last stop, or while this shard was loading.
         self._to_compare = deque(self._offsets.group_ids())
-        return self._forget_gone_topics(tuple(timers))
+        retention = SetTimer(RETENTION, self._config.offsets_retention_check_interval_ms)
+        yield self._forget_gone_topics((retention,))
 
     def unloaded(self) -> Decision:
         """This node is no longer the coordinator: whoever waits is sent to find the new one. The shard ends here."""

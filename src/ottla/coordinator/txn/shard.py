@@ -9,11 +9,11 @@ that a transaction's time-out counts from the moment this shard saw it begin, wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from ottla.base.require import require
 from ottla.base.types import TopicPartition
-from ottla.coordinator.decision import Decision, Effect, LogRecord, SetTimer, Timer
+from ottla.coordinator.decision import NOTHING, Decision, LogRecord, SetTimer
 from ottla.coordinator.txn import add_partitions_to_txn as adding
 from ottla.coordinator.txn import end_txn as ending
 from ottla.coordinator.txn import expiration, init_producer_id, listing
@@ -107,15 +107,18 @@ class TransactionShard:
         """The records of `decision` could not be appended. Its other parts must not be carried out."""
         return self.store.append_failed(decision, error)
 
-    def loaded(self, now_ms: int) -> Decision:
-        """All records of the partition are applied: watch what is open, end what was decided (T3)."""
-        timers: list[Timer] = [SetTimer((EXPIRATION_TIMER,), self.store.config.expiration_interval_ms)]
-        effects: list[Effect] = []
-        for txn in self.store.all():
+    def loaded(self, now_ms: int) -> Iterator[Decision]:
+        """All records of the partition are applied: watch what is open, end what was decided (T3).
+
+        A transaction in each step. Whoever calls takes all steps before the next input.
+        """
+        yield Decision(timers=(SetTimer((EXPIRATION_TIMER,), self.store.config.expiration_interval_ms),))
+        for txn in tuple(self.store.all()):
             if txn.state in PREPARED_STATES and txn.partitions:
-                effects.append(ending.markers(self.store, txn, txn.partitions))
+                yield Decision(effects=(ending.markers(self.store, txn, txn.partitions),))
             elif txn.state in PREPARED_STATES:
-                timers.append(SetTimer((MARKERS_TIMER, txn.transactional_id), 0))
+                yield Decision(timers=(SetTimer((MARKERS_TIMER, txn.transactional_id), 0),))
             elif txn.state == TransactionState.ONGOING and (rest_ms := txn.rest_ms(now_ms)) is not None:
-                timers.append(SetTimer((TIMEOUT_TIMER, txn.transactional_id), rest_ms))
-        return Decision(timers=tuple(timers), effects=tuple(effects))
+                yield Decision(timers=(SetTimer((TIMEOUT_TIMER, txn.transactional_id), rest_ms),))
+            else:
+                yield NOTHING

@@ -97,7 +97,8 @@ class Rig:
         self.told = Told(self._topic_name)
         self._token = 0
         self.shard = self._new_shard()
-        self.run(self.shard.loaded(self.now_ms))
+        for decision in self.shard.loaded(self.now_ms):
+            self.run(decision)
 
     def _new_shard(self) -> GroupShard:
         return GroupShard(
@@ -181,7 +182,8 @@ class Rig:
         self.shard = self._new_shard()
         for record in self.log:
             self.shard.apply(record, self.now_ms)
-        self.run(self.shard.loaded(self.now_ms))
+        for decision in self.shard.loaded(self.now_ms):
+            self.run(decision)
 
     def token(self) -> int:
         self._token += 1

@@ -183,9 +183,8 @@ class ClassicGroups:
         else:
             self._groups[key.group] = group_from_record(key.group, decode_group_metadata_value(record.value))
 
-    def loaded(self, now_ms: int) -> list[Timer]:
+    def loaded(self, now_ms: int) -> Iterator[list[Timer]]:
         """Sessions count from now on."""
-        timers: list[Timer] = []
         for group in [each for each in self._groups.values() if isinstance(each, Group)]:
             draft = Draft(group, self._config, now_ms)
             for member in group.members.values():
@@ -197,8 +196,7 @@ class ClassicGroups:
                 # It was a consumer group, and the rebalance that followed had not ended: a partition may be nobody's.
                 rebalance.prepare(draft, "the coordinator was loaded before the group had rebalanced")
             self._groups[group.group_id] = draft.group
-            timers += draft.timers
-        return timers
+            yield draft.timers
 
     def unloaded(self) -> list[Reply]:
         """Whoever waits is sent to find the new coordinator."""

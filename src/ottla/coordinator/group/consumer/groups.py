@@ -6,7 +6,7 @@ them over when they are in the log, in operation and at recovery alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -203,17 +203,15 @@ class ConsumerGroups:
         take_over(draft, resolution)
         return self._decide_alone(draft, key)
 
-    def loaded(self, now_ms: int) -> list[Timer]:
+    def loaded(self, now_ms: int) -> Iterator[list[Timer]]:
         """Sessions count from now on, and the time to give up partitions does."""
-        timers: list[Timer] = []
         for group in [each for each in self._groups.values() if isinstance(each, ConsumerGroup)]:
             draft = Draft(self.room, group, now_ms)
             for member in group.members.values():
                 draft.expect_heartbeat(member.member_id)
                 if member.state is MemberState.UNREVOKED_PARTITIONS and not member.is_classic:
                     draft.start(REVOKE, member.member_id, member.rebalance_timeout_ms)
-            timers += draft.timers
-        return timers
+            yield draft.timers
 
     def unloaded(self) -> list[Reply]:
         """Nobody waits in a consumer group."""

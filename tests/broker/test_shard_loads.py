@@ -1,0 +1,107 @@
+"""What follows from a coordinator's log, once it is read, is done in slices too; nobody sees a shard half begun."""
+
+import asyncio
+from collections.abc import AsyncIterator, Hashable
+
+import pytest
+
+from ottla.base.require import InvariantError
+from ottla.broker.runtime.shard import ShardRunner
+from ottla.broker.runtime.slices import TURN_MS
+from ottla.coordinator.decision import Decision, LogRecord, Reply
+from ottla.coordinator.group.shard import GroupShard
+from ottla.testing import AsyncBroker
+from ottla.wire.errors import ErrorCode
+from ottla.wire.offsets_records import (
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitValue,
+    encode_group_metadata_key,
+    encode_group_metadata_value,
+    encode_offset_commit_key,
+    encode_offset_commit_value,
+)
+from tests.broker.ticking import TickingClock, some_turns_until, steps
+
+_GROUPS = 100 * TURN_MS
+_MEMBERS = 1_050
+#: Timers of one step, and what else sets some in a turn.
+_TIMERS = 100
+_AROUND = 10
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[AsyncBroker]:
+    async with AsyncBroker({"offsets.topic.num.partitions": 1}, clock=TickingClock()) as running:
+        await running.node.topics.create("t", 1, {})
+        await running.node.groups.ready()
+        yield running
+
+
+def _commit(group: str, offset: int) -> LogRecord:
+    value = OffsetCommitValue(offset, -1, "", 1_700_000_000_000)
+    return LogRecord(encode_offset_commit_key(group, "t", 0), encode_offset_commit_value(value))
+
+
+def _group() -> LogRecord:
+    """A group of many members."""
+    members = tuple(
+        MemberMetadata(f"m{number}", None, "c", "/h", 60_000, 60_000, b"", b"") for number in range(_MEMBERS)
+    )
+    value = GroupMetadataValue("other", 1, "p", "m0", 1_700_000_000_000, members)
+    return LogRecord(encode_group_metadata_key("large"), encode_group_metadata_value(value))
+
+
+def _broken(now_ms: int) -> Decision:
+    raise InvariantError("broken")
+
+
+@pytest.fixture
+async def runner(broker: AsyncBroker) -> ShardRunner[GroupShard]:
+    """Its log has one batch, of many groups."""
+    found = broker.node.groups.runner(0)
+    assert found is not None
+    many = (_group(), *(_commit(f"g{number}", 7) for number in range(_GROUPS)))
+    await found.submit(lambda token, now_ms: Decision(many, (Reply(token, None),)))
+    return found
+
+
+async def test_what_follows_from_a_log_is_done_in_turns(broker: AsyncBroker, runner: ShardRunner[GroupShard]) -> None:
+    """A shard of 20,000 groups ended its load in one turn of 130 ms."""
+    timers = broker.node.timers
+    runner.tell(_broken)
+    seen = [len(timers._live)]
+    while broker.node.groups.loading:
+        assert broker.node.groups.find("g0") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        await asyncio.sleep(0)
+        seen.append(len(timers._live))
+    assert len(seen) > (_GROUPS + _MEMBERS / _TIMERS) / TURN_MS, "each group is a step"
+    assert max(steps(seen)) <= _TIMERS * TURN_MS + _AROUND
+    assert seen[-1] - seen[0] >= _MEMBERS
+    assert runner.shard.committed("g0") == {"t": {0: 7}}
+
+
+async def test_what_comes_behind_the_end_of_the_log_is_heard_when_the_shard_begins(
+    broker: AsyncBroker, runner: ShardRunner[GroupShard]
+) -> None:
+    """A marker was written behind what has been read, and a member's session is over before the shard is active."""
+    runner.tell(_broken)
+    runner.marker_written(77, commit=True)  # the log has it, and it is read there
+    await some_turns_until(lambda: runner._has_read)
+    runner.shard.apply_transactional(77, _commit("g0", 8))
+    runner.marker_written(77, commit=True)
+    await some_turns_until(lambda: bool(_sessions(broker)))
+    _, session_ended = broker.node.timers._live[_sessions(broker)[0]]
+    session_ended()
+    assert broker.node.groups.loading
+    assert runner.shard.committed("g0") == {"t": {0: 7}}
+    await some_turns_until(lambda: not broker.node.groups.loading)
+    assert runner.shard.committed("g0") == {"t": {0: 8}}
+    large = runner.shard.group("large")
+    assert large is not None
+    assert len(large.members) == _MEMBERS - 1
+
+
+def _sessions(broker: AsyncBroker) -> list[Hashable]:
+    """The timers of members that are set."""
+    return [key for key in broker.node.timers._live if isinstance(key, tuple) and "heartbeat" in key]
