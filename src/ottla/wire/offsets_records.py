@@ -20,6 +20,7 @@ from ottla.wire.schema import LATEST, Field, declare, decode, encode, encode_pie
 
 #: Key versions, that is record types. Version 0 was written by Kafka 0.8.1 and differs from 1 in the number alone.
 OFFSET_COMMIT_KEY: Final = 1
+OFFSET_COMMIT_KEYS: Final = (0, OFFSET_COMMIT_KEY)
 GROUP_METADATA_KEY: Final = 2
 
 MAX_OFFSET_COMMIT_VALUE_VERSION: Final = 4

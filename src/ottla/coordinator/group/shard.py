@@ -59,7 +59,13 @@ from ottla.wire.messages.offset_fetch import (
 )
 from ottla.wire.messages.sync_group import SyncGroupRequest
 from ottla.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
-from ottla.wire.offsets_records import OffsetCommitKey, decode_key, decode_offset_commit_value, record_type
+from ottla.wire.offsets_records import (
+    OFFSET_COMMIT_KEYS,
+    OffsetCommitKey,
+    decode_key,
+    decode_offset_commit_value,
+    record_type,
+)
 
 #: The keys of the shard's own timers: offset retention, and the offsets of topics that are gone.
 RETENTION: Final = ("retention",)
@@ -95,6 +101,8 @@ class GroupShard:
         #: Groups that the present pass has still to look at: for retention, and for offsets of deleted topics.
         self._to_expire: deque[str] = deque()
         self._to_compare: deque[str] = deque()
+        #: The group of which a decision that is on its way to the log deletes all offsets.
+        self._emptied: str | None = None
         self._groups: Groups = {}
         self._offsets = OffsetStore()
         self._appending = Appending()
@@ -259,7 +267,13 @@ class GroupShard:
         records = (*expiry.all_tombstones(group_id, self._offsets), *self._tombstones(group))
         told = GroupFacts(group_id, group.kind, group.generation, (Deleted(),))
         decision = Decision(records, (Reply(token, DeletableGroupResult(group_id)),), facts=(told,))
-        return self._appending.prepare(decision, None, lambda e: answer(token, DeletableGroupResult(group_id, e)))
+
+        def failure(error: ErrorCode) -> Decision:
+            self._emptied = None
+            return answer(token, DeletableGroupResult(group_id, error))
+
+        self._emptied = group_id if records else None
+        return self._appending.prepare(decision, None, failure)
 
     def _tombstones(self, group: AnyGroup) -> list[LogRecord]:
         return self._kinds[group.kind].tombstones(group)
@@ -366,6 +380,8 @@ class GroupShard:
     def apply(self, record: LogRecord, now_ms: int) -> None:
         """A record is in the log: plain batches, live and at recovery."""
         target = self._appending.applied(record)
+        if self._emptied is not None and self._is_of_emptied(record):
+            return
         kind = self._by_record_type.get(record_type(record.key))
         if kind is not None:
             kind.apply(record, target)
@@ -376,6 +392,17 @@ class GroupShard:
             case OffsetCommitKey() as key:
                 self._exists(key.group, now_ms)
                 self._offsets.apply_commit(key, decode_offset_commit_value(record.value or b""))
+
+    def _is_of_emptied(self, record: LogRecord) -> bool:
+        """Whether it deletes an offset of the group that is being deleted: with the first of them all are gone."""
+        emptied = self._emptied
+        if not self._appending.is_busy:  # it is the last record of the decision
+            self._emptied = None
+        if emptied is None or record_type(record.key) not in OFFSET_COMMIT_KEYS:
+            return False
+        if self._offsets.of_group(emptied) or self._offsets.has_pending(emptied):
+            self._offsets.apply_all_tombstones(emptied)
+        return True
 
     def settled(self) -> tuple[GroupFacts, ...]:
         """What the records applied since the last call mean for the history of groups, beside what decisions told."""

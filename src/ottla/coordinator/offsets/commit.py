@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
+from ottla.base.types import TopicPartition
 from ottla.coordinator.decision import LogRecord
 from ottla.coordinator.offsets.groups import Commit, GroupOfOffsets
 from ottla.wire.codec import NULL_UUID
@@ -137,6 +138,18 @@ def offset_record(group_id: str, topic: str, partition: int, value: OffsetCommit
 def offset_tombstone(group_id: str, topic: str, partition: int) -> LogRecord:
     """The record that deletes one committed offset."""
     return LogRecord(encode_offset_commit_key(group_id, topic, partition), None)
+
+
+def offset_tombstones(group_id: str, partitions: Iterable[TopicPartition]) -> list[LogRecord]:
+    """The same for many: of each topic the beginning of the keys, which all its partitions have, is encoded once."""
+    begins: dict[str, bytes] = {}
+    records = []
+    for topic, partition in partitions:
+        begin = begins.get(topic)
+        if begin is None:
+            begin = begins[topic] = encode_offset_commit_key(group_id, topic, 0)[:-4]  # the partition comes last
+        records.append(LogRecord(begin + partition.to_bytes(4, "big", signed=True), None))
+    return records
 
 
 def refuse_commit(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ottla.base.types import TopicPartition
 from ottla.coordinator.decision import LogRecord
-from ottla.coordinator.offsets.commit import offset_tombstone
+from ottla.coordinator.offsets.commit import offset_tombstone, offset_tombstones
 from ottla.coordinator.offsets.groups import GroupOfOffsets
 from ottla.coordinator.offsets.store import OffsetStore
 from ottla.wire.codec import NULL_UUID
@@ -54,7 +54,7 @@ def _has_expired(value: OffsetCommitValue, since_ms: int, now_ms: int, retention
 def all_tombstones(group_id: str, store: OffsetStore) -> list[LogRecord]:
     """Tombstones for every offset of a group, including those in open transactions."""
     partitions = dict.fromkeys([*store.of_group(group_id), *store.pending_partitions(group_id)])
-    return [offset_tombstone(group_id, *partition) for partition in partitions]
+    return offset_tombstones(group_id, partitions)
 
 
 def gone_topics_tombstones(

@@ -95,6 +95,14 @@ class OffsetStore:
             self._pending[producer_id].pop(key, None)
             self._close(producer_id, key)
 
+    def apply_all_tombstones(self, group_id: str) -> None:
+        """The deletions of all offsets of a group, committed and pending, as one."""
+        self._order += 1
+        self._committed.pop(group_id, None)
+        for partition, producers in self._open.pop(group_id, {}).items():
+            for producer_id in producers:
+                self._pending[producer_id].pop(OffsetCommitKey(group_id, *partition), None)
+
     def apply_marker(self, producer_id: int, *, commit: bool) -> None:
         """The end of a transaction."""
         for key, pending in self._pending.pop(producer_id, {}).items():

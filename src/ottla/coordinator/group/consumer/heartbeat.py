@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ottla.assign.server import SubscriptionType
+from ottla.base.limits import MAX_SUBSCRIBED_NAMES
 from ottla.coordinator.group.consumer.errors import RefusedError
 from ottla.coordinator.group.consumer.group import ConsumerGroup
 from ottla.coordinator.group.consumer.leave import check_not_fenced, known_member, known_static_member
@@ -86,6 +87,10 @@ def check_request(
         _check(request.instance_id is not None, "InstanceId can't be null.")
     else:
         _check(epoch > STATIC_LEAVE_EPOCH, "MemberEpoch is invalid.")
+    _check(
+        len(request.subscribed_topic_names or ()) <= MAX_SUBSCRIBED_NAMES,
+        f"SubscribedTopicNames has more than {MAX_SUBSCRIBED_NAMES} names; a SubscribedTopicRegex can mean more.",
+    )
     if request.server_assignor is not None and request.server_assignor not in assignors:
         raise RefusedError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
