@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.handlers import add_partitions_to_txn
-from ottla.broker.handlers.parts import PART_DELETED_GROUPS, PART_PARTITIONS
+from ottla.broker.handlers.parts import PART_DELETED_GROUPS, PART_NAMES, PART_PARTITIONS
 from ottla.broker.runtime.slices import TURN_MS
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey
@@ -18,6 +18,8 @@ from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest
+from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -71,3 +73,27 @@ async def test_many_transactions_in_one_request_have_a_turn_each(broker: AsyncBr
     assert [each.transactional_id for each in told] == [f"x{n}" for n in range(_TRANSACTIONS)]
     errors = {each.topic_results[0].results_by_partition[0].partition_error_code for each in told}
     assert errors == {ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+
+
+@pytest.mark.parametrize("version", [3, 5])
+async def test_members_that_are_not_there_are_told_in_turns_and_one_that_is_leaves(
+    broker: AsyncBroker, client: WireClient, version: int
+) -> None:
+    """10,000 were looked for, and answered, in one turn of 22 ms."""
+    asked = JoinGroupRequest("g", 10_000, 10_000, "", None, "consumer", (JoinGroupRequestProtocol("range", b""),))
+    named = await client.ask(ApiKey.JOIN_GROUP, asked)
+    joined = await client.ask(ApiKey.JOIN_GROUP, asked._replace(member_id=named.member_id))
+    assert joined.error_code == ErrorCode.NONE
+    there = MemberIdentity(joined.member_id)
+    strangers = [MemberIdentity(f"m{n}", f"i{n}" if n % 2 else None) for n in range(PART_PARTITIONS)]
+    members = (*strangers[:150], there, *strangers[150:], there)
+    answer, pieces = await in_pieces(broker, client, ApiKey.LEAVE_GROUP, LeaveGroupRequest("g", members), version)
+    assert pieces > 2 * len(members) / PART_NAMES
+    assert [(each.member_id, each.group_instance_id) for each in answer.members] == [
+        (each.member_id, each.group_instance_id) for each in members
+    ]
+    errors = [each.error_code for each in answer.members]
+    assert errors.pop(150) == ErrorCode.NONE
+    assert set(errors) == {ErrorCode.UNKNOWN_MEMBER_ID}, "also for who is named again"
+    nameless = await client.ask(ApiKey.LEAVE_GROUP, LeaveGroupRequest("", members), version)
+    assert (nameless.error_code, nameless.members) == (ErrorCode.INVALID_GROUP_ID, ())

@@ -1,19 +1,33 @@
 """LeaveGroup, versions 0–5; several members at once from version 3 on (KIP-345)."""
 
-from typing import Any, Protocol
+import asyncio
+from collections.abc import Iterator
+from typing import Any, Final, Protocol, cast
 
+from ottla.broker.handlers.parts import PART_NAMES, PART_PARTITIONS
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.groups import HasGroups
+from ottla.broker.ports.quotas import counted
+from ottla.broker.ports.slices import HasSlices
+from ottla.broker.runtime.shard import ShardRunner
+from ottla.coordinator.group.shard import GroupShard
 from ottla.wire.acls import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from ottla.wire.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
 
 #: Older versions name one member.
 _MEMBERS_FROM = 3
+#: Behind the last of those that are there.
+_NOBODY: Final = (MemberIdentity(), MemberResponse())
 
 
-class _Node(HasAccess, HasGroups, Protocol):
+class _Node(HasAccess, HasGroups, HasSlices, Protocol):
     """What this handler touches."""
 
 
@@ -27,5 +41,49 @@ def handle(node: _Node, request: LeaveGroupRequest, context: RequestContext) -> 
     if context.api_version < _MEMBERS_FROM and not request.member_id:
         error = ErrorCode.UNKNOWN_MEMBER_ID if request.group_id else ErrorCode.INVALID_GROUP_ID
         return LeaveGroupResponse(error_code=error)
+    if len(request.members) > PART_PARTITIONS:
+        return node.slices.start(_slowly(node, runner, request, context), "many members that leave")
+    return _leave(runner, request)
+
+
+def _leave(runner: ShardRunner[GroupShard], request: LeaveGroupRequest) -> "asyncio.Future[object]":
     shard = runner.shard
     return runner.submit(lambda token, now_ms: shard.leave_group(token, request, now_ms))
+
+
+async def _slowly(
+    node: _Node, runner: ShardRunner[GroupShard], request: LeaveGroupRequest, context: RequestContext
+) -> LeaveGroupResponse:
+    """Members that are not there are found while others are served. Those that are leave in one decision."""
+    there: list[MemberIdentity] = []
+    await node.slices.run(counted(context, _look(runner, request, there)))
+    answer = cast(LeaveGroupResponse, await _leave(runner, request._replace(members=tuple(there))))
+    if answer.error_code:
+        return answer
+    told: list[MemberResponse] = []
+    await node.slices.run(counted(context, _tell(request, there, answer, told)))
+    return answer._replace(members=tuple(told))
+
+
+def _look(runner: ShardRunner[GroupShard], request: LeaveGroupRequest, there: list[MemberIdentity]) -> Iterator[None]:
+    for begin in range(0, len(request.members), PART_NAMES):
+        shard = runner.shard  # it may be read again meanwhile
+        some = request.members[begin : begin + PART_NAMES]
+        there += (m for m in some if shard.knows_member(request.group_id, m.member_id, m.group_instance_id))
+        yield
+
+
+def _tell(
+    request: LeaveGroupRequest, there: list[MemberIdentity], answer: LeaveGroupResponse, told: list[MemberResponse]
+) -> Iterator[None]:
+    """An answer for each of those that are named, in their order."""
+    asked = zip(there, answer.members, strict=True)
+    member, found = next(asked, _NOBODY)
+    for number, each in enumerate(request.members):
+        if each is member:
+            told.append(found)
+            member, found = next(asked, _NOBODY)
+        else:
+            told.append(MemberResponse(each.member_id, each.group_instance_id, ErrorCode.UNKNOWN_MEMBER_ID))
+        if number % PART_NAMES == 0:
+            yield

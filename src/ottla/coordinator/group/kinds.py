@@ -48,6 +48,10 @@ class AnyGroup(GroupOfOffsets, Protocol):
         """Whether nobody would miss the group when its offsets are gone."""
         ...
 
+    def knows(self, member_id: str, instance_id: str | None) -> bool:
+        """Whether a member, or an id that was given out, has one of these ids."""
+        ...
+
 
 class Kind(Protocol):
     """One kind of groups in a shard."""

@@ -250,6 +250,11 @@ class GroupShard:
             return self._mixed.heartbeat(token, group, request, now_ms)
         return self._classic.heartbeat(token, request)
 
+    def knows_member(self, group_id: str, member_id: str, instance_id: str | None) -> bool:
+        """Whether `leave_group` would find the member; one that is not there is UNKNOWN_MEMBER_ID."""
+        group = self._groups.get(group_id)
+        return group is not None and group.knows(member_id, instance_id)
+
     def leave_group(self, token: int, request: LeaveGroupRequest, now_ms: int) -> Decision:
         """LeaveGroup."""
         group = self._consumer.find(request.group_id)

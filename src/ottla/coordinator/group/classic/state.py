@@ -104,6 +104,12 @@ class Group:
                 return ErrorCode.FENCED_INSTANCE_ID
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
+    def knows(self, member_id: str, instance_id: str | None) -> bool:
+        """Whether a member, or an id that was given out, has one of these ids."""
+        if member_id in self.members or member_id in self.pending_members:
+            return True
+        return instance_id is not None and self.members.static_member_id(instance_id) is not None
+
     def all_joined(self) -> bool:
         """Whether every member has joined the rebalance that is being prepared."""
         return not self.pending_members and self.members.joins_waiting == len(self.members)

@@ -90,6 +90,10 @@ class ConsumerGroup:
         """The group's epoch."""
         return self.epoch
 
+    def knows(self, member_id: str, instance_id: str | None) -> bool:
+        """Whether a member has one of these ids."""
+        return member_id in self.members or instance_id in self.static_members
+
     def static_member(self, instance_id: str | None) -> Member | None:
         """The member that has this instance id at present."""
         member_id = None if instance_id is None else self.static_members.get(instance_id)
