@@ -22,6 +22,7 @@ from bench.wire import NOW_MS, VERSIONS, Wire, made_topic, settled
 from ottla.cli.demo.processes import free_port
 from ottla.wire.apis import ApiKey
 from ottla.wire.batch import set_producer
+from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest
 from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -65,6 +66,7 @@ _FROM_MS: Final = 3
 _TURN = re.compile(r"turn of \d+ ms, (\d+) of CPU: (.*)")
 #: What these APIs' newest versions that name topics are, beside those of the other figures.
 _MORE_VERSIONS = {
+    ApiKey.ADD_OFFSETS_TO_TXN: 3,
     ApiKey.ADD_PARTITIONS_TO_TXN: 3,
     ApiKey.DESCRIBE_PRODUCERS: 0,
     ApiKey.OFFSET_DELETE: 0,
@@ -126,6 +128,7 @@ def _requests(every: range, producer: tuple[int, int], transaction: tuple[int, i
     yield "AddPartitionsToTxn", ApiKey.ADD_PARTITIONS_TO_TXN, added
     in_transaction = _produce(every, _batch(*transaction, 0, transactional=True), _ID)
     yield "Produce, in a transaction", ApiKey.PRODUCE, in_transaction
+    yield "AddOffsetsToTxn", ApiKey.ADD_OFFSETS_TO_TXN, AddOffsetsToTxnRequest(_ID, *transaction, _GROUP)
     offsets = tuple(TxnOffsetCommitRequestPartition(at, 1) for at in every)
     in_it = TxnOffsetCommitRequest(_ID, _GROUP, *transaction, topics=(TxnOffsetCommitRequestTopic(_TOPIC, offsets),))
     yield "TxnOffsetCommit", ApiKey.TXN_OFFSET_COMMIT, in_it
@@ -133,6 +136,7 @@ def _requests(every: range, producer: tuple[int, int], transaction: tuple[int, i
     too_high = WritableTxnMarker(transaction[0], transaction[1] + 1, False, marked)
     yield "WriteTxnMarkers, refused", ApiKey.WRITE_TXN_MARKERS, WriteTxnMarkersRequest((too_high,))
     yield "EndTxn", ApiKey.END_TXN, EndTxnRequest(_ID, *transaction, committed=True)
+    yield "OffsetCommit, again", ApiKey.OFFSET_COMMIT, commit
     yield "DeleteGroups, one of all offsets", ApiKey.DELETE_GROUPS, DeleteGroupsRequest((_GROUP,))
     starts = tuple(DeleteRecordsPartition(at, 1) for at in every)
     yield (
