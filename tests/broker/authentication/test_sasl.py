@@ -20,6 +20,7 @@ from ottla import (
 )
 from ottla.base.clock import ManualClock
 from ottla.base.errors import ConfigError, CorruptDataError
+from ottla.base.limits import MAX_FIELD_BYTES
 from ottla.base.secret import Secret
 from ottla.broker.access.audit import Audit
 from ottla.broker.answers import Frame, Last
@@ -283,6 +284,20 @@ async def test_a_session_ends_unless_the_client_authenticates_again() -> None:
         clock.advance(2_000)
         await client.send(ApiKey.METADATA, MetadataRequest())
         assert await client.drained() == b""
+
+
+@pytest.mark.parametrize("version", [0, 1])
+async def test_who_says_again_who_it_is_says_it_in_few_bytes(
+    broker: AsyncBroker, caplog: pytest.LogCaptureFixture, version: int
+) -> None:
+    """It is known, so that its frames may be of 100 MB: they were copied, and only then refused."""
+    async with WireClient(_Address(broker)) as client:
+        await _plain(client, b"\0alice\0alice-hunter2")
+        await client.ask(ApiKey.SASL_HANDSHAKE, SaslHandshakeRequest("PLAIN"), version)
+        await client.send(ApiKey.SASL_AUTHENTICATE, SaslAuthenticateRequest(bytes(MAX_FIELD_BYTES)))
+        assert await client.is_closed()
+    (line,) = [each.getMessage() for each in caplog.records if each.name == "ottla.broker.connections"]
+    assert f"bytes that say who it is, at most {MAX_FIELD_BYTES} are read" in line
 
 
 async def test_nobody_becomes_somebody_else(broker: AsyncBroker) -> None:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.base.clock import Clock
 from ottla.base.errors import ConfigError, CorruptDataError
+from ottla.base.limits import MAX_FIELD_BYTES
 from ottla.base.secret import Secret
 from ottla.broker.answers import Answer, Dispatch, Frame, Last
 from ottla.broker.config import BrokerConfig
@@ -218,6 +219,8 @@ class Gate:
                     raise CorruptDataError("its session has ended (connections.max.reauth.ms)")
                 return self._dispatch(frame, session)
             self._before = (session.principal, self._mechanism)
+        elif len(frame) > MAX_FIELD_BYTES:  # only of who is known, and says it again: it would be copied
+            raise CorruptDataError(f"{len(frame)} bytes that say who it is, at most {MAX_FIELD_BYTES} are read")
         elif self._stage is _Stage.RAW:
             return self._raw(bytes(frame), session)
         elif self._stage is _Stage.NEW and len(frame) >= 2 and _KEY.unpack_from(frame)[0] == ApiKey.API_VERSIONS:
