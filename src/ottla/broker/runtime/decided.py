@@ -1,4 +1,4 @@
-"""Changes of metadata that are decided by what is there: one after the other, each as one batch."""
+"""Changes of metadata that are decided by what is there: one after the other, each as one batch, seen in slices."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -29,7 +29,8 @@ class DecidedChanges:
     async def _change(self, records: Callable[[], Iterable[MetadataRecord | None]]) -> StorageError | None:
         async with self._changing:
             try:
-                await self._changes.write(self._changes.change(records()))
+                # As brokers of Apache Kafka apply them: all are in the log, and are seen one after the other.
+                await self._changes.write(self._changes.change(records()), in_slices=True)
             except StorageError as fault:
                 self._faults.report(f"{self._what} cannot be changed", fault)
                 return fault
