@@ -216,7 +216,9 @@ async def test_quotas_that_are_only_validated_are_not_set(broker: AsyncBroker) -
     assert not broker.node.image.quotas.values((("user", "alice"),))
 
 
-async def test_many_quotas_are_set_in_turns_and_are_all_there_when_that_is_answered(broker: AsyncBroker) -> None:
+async def test_many_quotas_are_set_in_turns_and_are_all_there_when_that_is_answered(
+    broker: AsyncBroker, clock: TickingClock
+) -> None:
     """10,000 came into force in one turn of 23 ms. In the log they are one batch."""
     wanted = (OpData("producer_byte_rate", 1.0, False),)
     entries = tuple(EntryData((EntityData("user", f"u{n}"),), wanted) for n in range(_REFUSED))
@@ -225,8 +227,11 @@ async def test_many_quotas_are_set_in_turns_and_are_all_there_when_that_is_answe
         return sum(1 for _ in broker.node.image.quotas)
 
     async with WireClient(broker) as client:
+        begun = ManualClock.monotonic_ms(clock)
         answer = asyncio.create_task(client.ask(ApiKey.ALTER_CLIENT_QUOTAS, AlterClientQuotasRequest(entries)))
         seen = await turns(answer, there)
+        looked = ManualClock.monotonic_ms(clock) - begun
         assert {each.error_code for each in (await answer).entries} == {ErrorCode.NONE}
     assert max(steps(seen)) <= TURN_MS + 1
     assert seen[-1] == _REFUSED
+    assert looked > 6 * _REFUSED, "each is decided, comes into force, is told, and encoded, in a step of its own"

@@ -1,8 +1,8 @@
 """AlterClientQuotas, versions 0–1 (KIP-546, KIP-612): set and remove quotas, as Kafka's ClientQuotaControlManager."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, Protocol
 
 from ottla.base.errors import StorageError
 from ottla.broker.handlers.table import RequestContext
@@ -11,6 +11,7 @@ from ottla.broker.metadata.records import ClientQuotaRecord, MetadataRecord, Quo
 from ottla.broker.metadata.rules import RefusedError, check_changes
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.quotas import HasQuotas
+from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.topics import HasImage
 from ottla.broker.quotas.table import Entity
 from ottla.broker.runtime.answers import then
@@ -24,10 +25,12 @@ from ottla.wire.messages.alter_client_quotas import (
     EntryResult,
 )
 
-_Problem = tuple[ErrorCode, str]
+_Problem = tuple[ErrorCode, str | None]
+#: Entities of which it is told at once what became of them.
+_AT_ONCE: Final = 100
 
 
-class _Node(HasAccess, HasImage, HasQuotas, Protocol):
+class _Node(HasAccess, HasImage, HasQuotas, HasSlices, Protocol):
     """What this handler touches."""
 
 
@@ -51,12 +54,23 @@ def handle(
         for change in decide(node.image.quotas, alterations, results):
             yield None if change is None or request.validate_only else _record(change)
 
+    if len(request.entries) > _AT_ONCE:
+        return node.slices.start(_slowly(node, decided, results), "many quotas")
+
     def told(fault: StorageError | None) -> AlterClientQuotasResponse:
-        return _answer(results, None if fault is None else (ErrorCode.KAFKA_STORAGE_ERROR, str(fault)))
+        return AlterClientQuotasResponse(entries=tuple(_told(results, fault)))
 
     answer: AlterClientQuotasResponse | asyncio.Future[AlterClientQuotasResponse]
     answer = then(node.quotas.change(decided), told)
     return answer
+
+
+async def _slowly(
+    node: _Node, decided: Callable[[], Iterator[MetadataRecord | None]], results: Mapping[Entity, RefusedError | None]
+) -> AlterClientQuotasResponse:
+    """What became of each is told while others are served, too."""
+    fault = await node.quotas.change(decided)
+    return AlterClientQuotasResponse(entries=tuple(await node.slices.collect(_told(results, fault))))
 
 
 def _read(entry: EntryData) -> Alteration:
@@ -71,12 +85,9 @@ def _record(change: Change) -> ClientQuotaRecord:
     return ClientQuotaRecord(parts, change.key, change.value or 0.0, change.value is None)
 
 
-def _answer(results: Mapping[Entity, RefusedError | None], fault: _Problem | None = None) -> AlterClientQuotasResponse:
-    def told(refused: RefusedError | None) -> tuple[ErrorCode, str | None]:
-        return fault or (ErrorCode.NONE, None) if refused is None else (refused.error, str(refused))
-
-    return AlterClientQuotasResponse(
-        entries=tuple(
-            EntryResult(*told(refused), tuple(EntityData(*part) for part in of)) for of, refused in results.items()
-        )
-    )
+def _told(results: Mapping[Entity, RefusedError | None], fault: StorageError | None) -> Iterator[EntryResult]:
+    """What became of each entity. With a fault of the disk nothing has changed."""
+    good: _Problem = (ErrorCode.NONE, None) if fault is None else (ErrorCode.KAFKA_STORAGE_ERROR, str(fault))
+    for of, refused in results.items():
+        said: _Problem = good if refused is None else (refused.error, str(refused))
+        yield EntryResult(*said, tuple(EntityData(*part) for part in of))
