@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import struct
+import tracemalloc
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, closing
 from typing import Any
@@ -11,7 +12,14 @@ import pytest
 
 from ottla.base.clock import ManualClock
 from ottla.base.errors import StorageError
-from ottla.base.limits import BUSY_BUFFER_BYTES, FRAMES_AT_ONCE, LARGE_FRAME_BYTES, SLOW_FRAME_MS, STALLED_FRAME_MS
+from ottla.base.limits import (
+    BUSY_BUFFER_BYTES,
+    FRAMES_AT_ONCE,
+    IDLE_BUFFER_BYTES,
+    LARGE_FRAME_BYTES,
+    SLOW_FRAME_MS,
+    STALLED_FRAME_MS,
+)
 from ottla.broker.answers import Answer, Frame, Later
 from ottla.broker.connections import Connections
 from ottla.broker.listening import Listener
@@ -21,6 +29,7 @@ from tests.broker.ticking import some_turns_until
 _FRAME_BYTES = 10 * BUSY_BUFFER_BYTES
 _HEAD = struct.pack(">i", _FRAME_BYTES)
 _IDLE_MS = 60_000
+_KEPT_BYTES = 4 * BUSY_BUFFER_BYTES
 _LARGE_HEAD = struct.pack(">i", LARGE_FRAME_BYTES + 1)
 
 
@@ -31,7 +40,11 @@ class _World:
         self.clock = ManualClock()
         self.sizes: list[int] = []
         connections = Connections(
-            self.clock, max_connections=100, max_idle_ms=_IDLE_MS, max_queued_bytes=frames * (_FRAME_BYTES + 4)
+            self.clock,
+            max_connections=100,
+            max_idle_ms=_IDLE_MS,
+            max_queued_bytes=frames * (_FRAME_BYTES + 4),
+            max_kept_bytes=_KEPT_BYTES,
         )
         self.listener = Listener(
             self._dispatch, self.clock, connections, name="PLAINTEXT", max_request_bytes=10 * _FRAME_BYTES
@@ -82,6 +95,62 @@ async def test_frames_beyond_the_limit_are_not_read_until_there_is_room(world: _
     clients[4].send_bytes(bytes(_FRAME_BYTES))
     assert world.sizes == [_FRAME_BYTES] * 3
     assert not world.listener.memory.is_short
+
+
+async def test_frames_that_fit_into_a_busy_buffer_count_as_long_as_they_are_not_whole(world: _World) -> None:
+    """6,666 connections with 63 KB of a frame each had held 420 MB, whatever the limit was."""
+    size = BUSY_BUFFER_BYTES - 1_000
+    frame, clients = struct.pack(">i", size) + bytes(size), world.clients(100)
+    reading: list[LoneClient] = []
+    tracemalloc.start()
+    try:
+        for each in clients:
+            at = 0
+            while each.transport.is_reading() and at < size:
+                at = each.send_part(frame[:size], at=at)
+            reading += [each] * each.transport.is_reading()
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(reading) == 2 * _FRAME_BYTES // size + 1
+    assert held < 3 * _FRAME_BYTES
+    for each in reading:
+        each.send_bytes(frame[size:])
+    assert world.sizes == [size] * len(reading)
+
+
+async def test_buffers_of_whole_frames_are_kept_only_as_far_as_there_is_room(world: _World) -> None:
+    """A connection kept the memory of the largest frame that it had sent, 2 MB, as long as it stayed."""
+    clients, frame = world.clients(50), _HEAD + bytes(_FRAME_BYTES)
+    tracemalloc.start()
+    try:
+        for each in clients:
+            each.send_bytes(frame + frame[:1])
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 2 * _KEPT_BYTES
+    assert world.listener.connections.kept_bytes <= _KEPT_BYTES
+    for each in clients:
+        each.send_bytes(frame[1:] + frame)
+    assert world.sizes == [_FRAME_BYTES] * 3 * len(clients)
+    for each in clients:
+        each.connection.connection_lost(None)
+    assert world.listener.connections.kept_bytes == 0
+
+
+async def test_a_buffer_that_is_not_used_makes_room_for_others(world: _World) -> None:
+    idle = world.clients(4)
+    for each in idle:
+        each.send_bytes(struct.pack(">i", IDLE_BUFFER_BYTES) + bytes(IDLE_BUFFER_BYTES))
+    connections = world.listener.connections
+    kept = connections.kept_bytes
+    assert kept > _KEPT_BYTES - BUSY_BUFFER_BYTES
+    world.after(STALLED_FRAME_MS + 1)
+    assert connections.kept_bytes == kept, "nobody needs it"
+    idle[0].send_bytes(struct.pack(">i", _FRAME_BYTES) + bytes(100_000))
+    world.after(STALLED_FRAME_MS + 1)
+    assert connections.kept_bytes < kept
 
 
 async def test_small_frames_need_no_memory(world: _World) -> None:

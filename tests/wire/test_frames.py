@@ -175,3 +175,24 @@ def test_a_connection_takes_little_memory_until_somebody_fills_it() -> None:
     left = 4 + 0x2000 - len(begun)
     buffer.get_buffer()[:left] = b"c" * left
     assert [bytes(frame) for frame in buffer.commit(left)] == [begun[4:] + b"c" * left]
+
+
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_a_buffer_that_shrinks_after_each_receive_keeps_a_little_beyond_its_frame(one_by_one: bool) -> None:
+    sizes = (10, BUSY_BUFFER_BYTES, 0, 5_000, 10 * BUSY_BUFFER_BYTES, 3, 70_000)
+    frames = [bytes([i]) * size for i, size in enumerate(sizes, 1)]
+    stream = b"".join(struct.pack(">i", len(f)) + f for f in frames)
+    buffer, received, at = FrameBuffer(2**30, one_by_one=one_by_one), list[bytes](), 0
+    while at < len(stream):
+        room = buffer.get_buffer()
+        part = stream[at : at + len(room)]
+        room[: len(part)] = part
+        at += len(part)
+        whole = buffer.commit(len(part))
+        while whole:
+            received += map(bytes, whole)
+            buffer.shrink()
+            whole = buffer.commit(0) if one_by_one else []
+        if buffer.begun_bytes <= IDLE_BUFFER_BYTES:
+            assert buffer.kept_bytes == 0
+    assert received == frames

@@ -125,9 +125,13 @@ MAX_WAITING_BYTES: Final = 8_388_608
 BUSY_BUFFER_BYTES: Final = 65_536
 #: What a connection begins with. Most are idle; the first receive that fills it makes it larger.
 IDLE_BUFFER_BYTES: Final = 4_096
+#: Bytes that the buffers of all connections keep, beyond these, when no frame needs them: 2,000 busy connections, or
+#: 128 producers of a megabyte. Beyond it a buffer is made anew for each frame that is not whole at once.
+MAX_KEPT_BYTES: Final = 134_217_728
 
-#: Bytes of all frames that a broker receives at one time, beside these buffers, where `queued.max.request.bytes` is
-#: -1: five of the largest requests, or 500 produce requests of a megabyte. Kafka has no limit then.
+#: Bytes of all frames that a broker receives at one time and that need more than IDLE_BUFFER_BYTES, where
+#: `queued.max.request.bytes` is -1: five of the largest requests, or 500 produce requests of a megabyte. Kafka has no
+#: limit then.
 MAX_RECEIVED_BYTES: Final = 536_870_912
 #: While frames wait for that memory, a frame that has some and of which nothing comes for so long gives it up.
 STALLED_FRAME_MS: Final = 10_000

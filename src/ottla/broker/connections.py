@@ -9,6 +9,7 @@ from ottla.base.clock import Clock
 from ottla.base.errors import ConfigError
 from ottla.base.limits import (
     MAX_CONNECTION_DELAY_MS,
+    MAX_KEPT_BYTES,
     MAX_LAST_BYTES,
     MAX_RECEIVED_BYTES,
     MAX_STRANGERS_BYTES,
@@ -46,6 +47,10 @@ class Managed(Protocol):
         """Why it is time to close it; empty if it is not."""
         ...
 
+    def rest(self, now_ms: int) -> None:
+        """Give up the memory of its buffer if that has long not been used."""
+        ...
+
     def close(self) -> None:
         """Close it now."""
         ...
@@ -61,14 +66,19 @@ class Connections:
         max_connections: int = NO_LIMIT,
         max_idle_ms: int,
         max_queued_bytes: int = -1,
+        max_kept_bytes: int = MAX_KEPT_BYTES,
         limits: Limits | None = None,
     ) -> None:
         """The limits are `max.connections`, `connections.max.idle.ms` and `queued.max.request.bytes`; where the last is
-        -1, MAX_RECEIVED_BYTES. `limits` has all about the number of connections, and comes before `max_connections`."""
+        -1, MAX_RECEIVED_BYTES. `max_kept_bytes` is of all buffers when no frame needs them. `limits` has all about the
+        number of connections, and comes before `max_connections`."""
         self._max_queued_bytes = max_queued_bytes if max_queued_bytes > 0 else MAX_RECEIVED_BYTES
         self.memory = FrameMemory(self._max_queued_bytes)
         #: Of whole frames that wait for their turn.
         self.waiting_bytes = 0
+        self._max_kept_bytes = max_kept_bytes
+        #: Of all buffers, beyond what each connection begins with.
+        self.kept_bytes = 0
         #: The same for those who have not said who they are: they must not take it from the others.
         self.strangers_memory = FrameMemory(MAX_STRANGERS_BYTES)
         self.unread = UnreadAnswers(MAX_UNREAD_BYTES)
@@ -102,6 +112,11 @@ class Connections:
     def is_crowded(self) -> bool:
         """Whether so much waits, of all of them, that none should have more than one frame waiting."""
         return self.waiting_bytes > self._max_queued_bytes
+
+    @property
+    def keeps_much(self) -> bool:
+        """Whether buffers have so much memory that none should stay larger than what is in it."""
+        return self.kept_bytes > self._max_kept_bytes
 
     @property
     def is_full(self) -> bool:
@@ -168,6 +183,8 @@ class Connections:
                 self.tell_closed(connection.session.client_host, why)
             if why:
                 connection.close()
+            elif self.keeps_much:
+                connection.rest(now_ms)
 
 
 def limits_of(config: BrokerConfig) -> Limits:

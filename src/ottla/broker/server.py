@@ -3,8 +3,10 @@
 Theory of operation. A connection reads into a buffer of its own (`asyncio.BufferedProtocol`); whole frames go to
 `dispatch`. As in Kafka a connection works on one request at a time. While an answer is outstanding, or the peer does
 not read its answers, later frames wait; when too many wait, the socket is not read.
-A frame larger than `socket.request.max.bytes` is refused as soon as its length is known; other large ones take memory
-that all connections share, and their sockets are not read while there is none (`frame_memory`). One of megabytes is not
+A frame larger than `socket.request.max.bytes` is refused as soon as its length is known. Others that are not whole at
+once, and larger than what a connection begins with, take memory that all connections share, and their sockets are not
+read while there is none (`frame_memory`). The buffer stays as large as it was, as far as all together keep not too much
+(`connections`). A frame of megabytes is not
 received before those ahead of it are answered, and its memory stays counted until nobody uses it any more: it may wait
 for a thread. Of a client that has not said yet who it is one frame is taken at a time: until that is answered nothing
 more is read, and its memory stays counted. As in Kafka, a frame that cannot be understood closes the connection. What
@@ -24,9 +26,9 @@ from ottla.base.clock import Clock
 from ottla.base.errors import CorruptDataError, OttlaError
 from ottla.base.limits import (
     AUTHENTICATION_MS,
-    BUSY_BUFFER_BYTES,
     FRAME_BYTES_AT_ONCE,
     FRAMES_AT_ONCE,
+    IDLE_BUFFER_BYTES,
     LARGE_FRAME_BYTES,
     MAX_WAITING_BYTES,
     MAX_WAITING_FRAMES,
@@ -80,6 +82,8 @@ class Connection(asyncio.BufferedProtocol):
         #: What the frame that is being received has of the listener's memory; and whether it waits for that.
         self._held_bytes = 0
         self._waits_for_memory = False
+        #: What its buffer has more than at first, as far as that is counted for all connections.
+        self._kept_bytes = 0
         #: A frame of megabytes has begun, and what came before it is not answered yet.
         self._waits_for_answers = False
         #: The one frame of a stranger is whole and not answered yet. It still has its memory.
@@ -163,6 +167,8 @@ class Connection(asyncio.BufferedProtocol):
         self._waiting_bytes = self._counted_bytes = 0
         self._memory.forget(self)
         self._give_memory_back()
+        self._listener.connections.kept_bytes -= self._kept_bytes
+        self._kept_bytes = 0
         if self._outbox is not None:
             self._outbox.close()
             self._outbox = None
@@ -190,8 +196,26 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.active_ms = self._listener.clock.monotonic_ms()
-        if self._cut(nbytes) and not self._is_held:
+        is_whole = self._cut(nbytes)
+        if self._frames.kept_bytes or self._kept_bytes:
+            self._count_buffer()
+        if is_whole and not self._is_held:
             self._work()
+
+    def _count_buffer(self) -> None:
+        """Count what it keeps. Where all connections keep very much, that is what is in it, and no more."""
+        connections, frames = self._listener.connections, self._frames
+        connections.kept_bytes += frames.kept_bytes - self._kept_bytes
+        self._kept_bytes = frames.kept_bytes
+        if connections.keeps_much:
+            frames.shrink()
+            connections.kept_bytes += frames.kept_bytes - self._kept_bytes
+            self._kept_bytes = frames.kept_bytes
+
+    def rest(self, now_ms: int) -> None:
+        """Others need the memory of buffers. One that has long received nothing gives up its own."""
+        if self._transport is not None and now_ms - self.active_ms > STALLED_FRAME_MS:
+            self._count_buffer()
 
     def _cut(self, nbytes: int) -> bool:
         """So many more bytes are here; behind a last request they are dropped. Whether a frame is whole."""
@@ -243,11 +267,11 @@ class Connection(asyncio.BufferedProtocol):
         return bool(self._waiting) or self._later is not None or (self._outbox is not None and self._outbox.busy)
 
     def _take_memory(self, begun_bytes: int) -> None:
-        """A frame has begun. One that is too large for the buffer that each connection has needs memory."""
+        """A frame has begun. One that is too large for the buffer that each connection begins with needs memory."""
         if self._frame_since_ms is None:
             self._frame_since_ms = self.active_ms
         self._waits_for_answers = False
-        if begun_bytes <= BUSY_BUFFER_BYTES or self._held_bytes or self._waits_for_memory:
+        if begun_bytes <= IDLE_BUFFER_BYTES or self._held_bytes or self._waits_for_memory:
             return
         self._waits_for_answers = begun_bytes > LARGE_FRAME_BYTES and self._is_answering
         if self._waits_for_answers:

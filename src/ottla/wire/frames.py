@@ -245,18 +245,24 @@ class FrameBuffer:
     With `one_by_one`, for a peer that is not trusted, `commit` hands out one frame and leaves those behind it where
     they are, for a `commit(0)`; and the buffer, which stays as large as it once was, does not grow above
     BUSY_BUFFER_BYTES.
+
+    The buffer grows when room is asked for, so that one that is not read takes no more. Whoever finds that too much is
+    kept makes it `shrink`, after each `commit`.
     """
 
     __slots__ = (
         "_buffer",
         "_end",
         "_huge_pages",
+        "_is_filled",
+        "_is_tight",
         "_large",
         "_large_end",
         "_large_from",
         "_max_bytes",
         "_one_by_one",
         "_start",
+        "kept_bytes",
     )
 
     def __init__(self, max_bytes: int, *, one_by_one: bool = False, huge_pages: bool = False) -> None:
@@ -268,6 +274,12 @@ class FrameBuffer:
         self._large_from = BUSY_BUFFER_BYTES - 4 if one_by_one else LARGE_FRAME_BYTES
         self._start = 0
         self._end = 0
+        #: What the buffer has more than a connection begins with.
+        self.kept_bytes = 0
+        #: Whether the last receive has filled the buffer: more is on its way.
+        self._is_filled = False
+        #: Whether nothing is received beyond the frame that has begun, but a little.
+        self._is_tight = False
         #: The large frame that is being received, without its length, and how much of it is here.
         self._large: memoryview | None = None
         self._large_end = 0
@@ -276,9 +288,21 @@ class FrameBuffer:
         """Room for more bytes; at least one."""
         if self._large is not None:
             return self._large[self._large_end : self._large_end + RECEIVED_AT_ONCE_BYTES]
-        if self._end == len(self._buffer):
+        if self._is_filled and len(self._buffer) < BUSY_BUFFER_BYTES:
+            self._move(BUSY_BUFFER_BYTES)
+        elif self._end == len(self._buffer):
             self._make_room()
+        if self._is_tight:
+            rest = self.begun_bytes - (self._end - self._start)
+            return memoryview(self._buffer)[self._end : self._end + max(IDLE_BUFFER_BYTES, rest)]
         return memoryview(self._buffer)[self._end :]
+
+    def shrink(self) -> None:
+        """Keep no more memory than what is here takes; and with the next receive take little beyond its frame."""
+        self._is_filled, self._is_tight = False, True
+        size_bytes = max(IDLE_BUFFER_BYTES, self._end - self._start)
+        if size_bytes < len(self._buffer):
+            self._move(size_bytes)
 
     def allow(self, max_bytes: int) -> None:
         """The peer is trusted: from the next one on frames may be so large, and all that are there are handed out."""
@@ -313,12 +337,10 @@ class FrameBuffer:
             start += 4 + length
             if self._one_by_one:
                 break
-        is_filled = self._end == len(self._buffer)
+        self._is_filled, self._is_tight = end == len(self._buffer), False
         if start == end:
             start = end = 0
         self._start, self._end = start, end
-        if is_filled and len(self._buffer) < BUSY_BUFFER_BYTES:  # more is on its way
-            self._move(BUSY_BUFFER_BYTES)
         return frames
 
     @property
@@ -351,10 +373,10 @@ class FrameBuffer:
     def _move(self, size_bytes: int) -> None:
         """Move the begun frame to the front of a buffer of that size."""
         used = self._end - self._start
-        if size_bytes > len(self._buffer):
-            grown = bytearray(size_bytes)
-            grown[:used] = memoryview(self._buffer)[self._start : self._end]
-            self._buffer = grown
+        if size_bytes != len(self._buffer):
+            other = bytearray(size_bytes)
+            other[:used] = memoryview(self._buffer)[self._start : self._end]
+            self._buffer, self.kept_bytes = other, size_bytes - IDLE_BUFFER_BYTES
         else:
             self._buffer[:used] = self._buffer[self._start : self._end]
         self._start, self._end = 0, used
