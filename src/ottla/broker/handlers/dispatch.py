@@ -100,7 +100,7 @@ class Dispatcher:
                 join = partial(joined, parts) if entry.names is None else entry.names.joined
                 work = self._in_parts(handle, parts, join, entry.names, context)
                 whole = self._node.slices.start(work, f"a large {API[entry.key].name}")
-                return Later(whole, partial(self._encode, context))
+                return Later(whole, partial(self._encode, context, may_be_deep=True))
         response = handle(self._node, message, context)
         if isinstance(response, asyncio.Future):
             if not response.done():

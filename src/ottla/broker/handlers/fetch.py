@@ -49,6 +49,8 @@ _TOPIC_IDS_FROM = 13
 AT_ONCE: Final = 200
 #: So is one of more aborted transactions: a half of a microsecond each. It is known when they are read.
 ABORTS_AT_ONCE: Final = 1_000
+#: Partitions whose results are freed in one step: a third of a microsecond each.
+_FREED_AT_ONCE: Final = 200
 
 
 class _Node(HasAccess, HasAnswers, HasConfig, HasIdentity, HasImage, HasPartitions, HasSessions, HasSlices, Protocol):
@@ -276,6 +278,17 @@ class _Fetch:
         yield from encode_fetch_steps(
             version, correlation_id, ErrorCode.NONE, session_id, told, pieces, report=self._report, take=made.take
         )
+        told.clear()
+        yield from self._let_go()
+
+    def _let_go(self) -> Iterator[None]:
+        """What was asked and read is freed some at a time, and not at once when the answer is sent."""
+        self._request = self._fetch.request = self._request._replace(topics=())
+        results, partitions = self._outcome.results, self._fetch.partitions
+        self._places.clear()
+        while results or partitions:
+            del results[-_FREED_AT_ONCE:], partitions[-_FREED_AT_ONCE:]
+            yield
 
     def _report(self, result: PartitionResult, fault: StorageError) -> ErrorCode:
         """The disk does not give the records that were found."""
@@ -284,10 +297,10 @@ class _Fetch:
 
     def _told(self) -> Iterator[PartitionResult]:
         """The results that the answer carries."""
-        if self._context.charge is not None:
-            cached_ones = (cached for _, cached, _ in self._outcome.results)
-            self._before = [(each, each.high_watermark, each.log_start_offset) for each in cached_ones]
+        is_charged = self._context.charge is not None
         for key, cached, result in self._outcome.results:
+            if is_charged:
+                self._before.append((cached, cached.high_watermark, cached.log_start_offset))
             read = result.read
             news = self._fetch.is_news(cached, read.high_watermark, read.log_start_offset)
             if read.slices:

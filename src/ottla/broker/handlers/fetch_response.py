@@ -143,9 +143,13 @@ def encode_fetch_steps(
 
 
 def response_bytes(encoded: Sequence[Piece], version: int) -> int:
-    """How large Kafka says that an answer is (`FetchResponse.sizeOf`): its body and four bytes."""
-    size = sum(piece.length_bytes if isinstance(piece, Slice) else len(piece) for piece in encoded)
-    return size - _SIZE.size - (1 if version >= _FLEXIBLE_FROM else 0)
+    """How large Kafka says that an answer is (`FetchResponse.sizeOf`): its body and four bytes.
+
+    The first piece says how many bytes follow: there may be very many pieces.
+    """
+    first = encoded[0]
+    size: int = 0 if isinstance(first, Slice) else _SIZE.unpack(first)[0]
+    return size - (1 if version >= _FLEXIBLE_FROM else 0)
 
 
 def _partition(
