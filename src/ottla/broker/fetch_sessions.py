@@ -208,15 +208,14 @@ class FetchSessions:
         return NO_SESSION
 
     def _update(self, context: FetchContext, session: Session | None) -> Iterator[None]:
-        known: OrderedDict[PartitionKey, Cached] = OrderedDict() if session is None else session.partitions
+        known: dict[PartitionKey, Cached] = {} if session is None else session.partitions
         for key, partition in _named(context.request):
-            cached = known.get(key)
-            if cached is not None:
+            named = Cached(partition)
+            cached = known.setdefault(key, named)
+            if cached is not named:
                 cached.request = partition
-            else:
-                known[key] = Cached(partition)
-                if session is not None:
-                    self._count(session, 1)
+            elif session is not None:
+                self._count(session, 1)
             yield
         if session is not None and not context.full:
             for topic in context.request.forgotten_topics_data:

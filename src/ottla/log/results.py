@@ -92,8 +92,11 @@ class Read(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Bytes in all slices."""
-        return sum(piece.length_bytes for piece in self.slices)
+        """Bytes in all slices; most reads have one."""
+        slices = self.slices
+        if len(slices) == 1:
+            return slices[0].length_bytes
+        return sum(piece.length_bytes for piece in slices) if slices else 0
 
 
 class TimestampOffset(NamedTuple):

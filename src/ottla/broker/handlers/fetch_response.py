@@ -6,8 +6,9 @@ from typing import Final, NamedTuple, TypeAlias
 
 from ottla.base.errors import StorageError
 from ottla.broker.outbox import Piece, sendable
-from ottla.log.results import Read
+from ottla.log.results import AbortedTransaction, Read
 from ottla.log.storage import Slice
+from ottla.wire.codec import Buffer
 from ottla.wire.errors import ErrorCode
 
 _FLEXIBLE_FROM: Final = 12
@@ -56,28 +57,37 @@ def _storage_error(result: PartitionResult, fault: StorageError) -> ErrorCode:
     return ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def _nothing(size_bytes: int) -> None:
-    pass
+class _Made:
+    """The pieces of an answer, what they take in memory, and how much of files they may."""
 
+    __slots__ = ("_left_bytes", "_take", "_untold_bytes", "pieces", "size_bytes")
 
-class _Memory:
-    """What an answer takes in memory, and how much of files it may."""
-
-    __slots__ = ("_left_bytes", "take")
-
-    def __init__(self, take: Callable[[int], object]) -> None:
+    def __init__(self, take: Callable[[int], object] | None) -> None:
         #: Hears of all bytes that are made.
-        self.take = take
+        self._take = take
+        self._untold_bytes = 0
         self._left_bytes = _READ_BYTES
+        self.pieces: list[Piece] = []
+        self.size_bytes = 0
 
     def sendable(self, piece: Slice) -> Piece:
         """The piece, or its bytes where it is small."""
-        is_short = self._left_bytes < piece.length_bytes
+        length_bytes = piece.length_bytes
+        is_short = self._left_bytes < length_bytes
         found = sendable(piece, _SENDFILE_THEN_FROM_BYTES if is_short else _SENDFILE_FROM_BYTES)
         if found is not piece:
-            self._left_bytes -= piece.length_bytes
-            self.take(piece.length_bytes)
+            self._left_bytes -= length_bytes
+            self._untold_bytes += length_bytes
         return found
+
+    def add(self, head: bytearray, records: Sequence[Piece] = (), records_bytes: int = 0) -> None:
+        """More of the answer: so many bytes of records behind `head`."""
+        self.pieces.append(bytes(head))
+        self.pieces += records
+        self.size_bytes += len(head) + records_bytes
+        if self._take is not None:
+            self._take(len(head) + self._untold_bytes)
+            self._untold_bytes = 0
 
 
 def encode_fetch(
@@ -108,7 +118,7 @@ def encode_fetch_steps(
     pieces: list[Piece],
     throttle_ms: int = 0,
     report: Report = _storage_error,
-    take: Callable[[int], object] = _nothing,
+    take: Callable[[int], object] | None = None,
 ) -> Iterator[None]:
     """The same in steps, at least one for each partition; all pieces are there at the end.
 
@@ -121,7 +131,7 @@ def encode_fetch_steps(
     head += _BODY.pack(throttle_ms, error, session_id) if version >= 7 else _OLD_BODY.pack(throttle_ms)
     topics = _by_topic(results)
     _count(head, len(topics), flexible)
-    body, memory = list[Piece](), _Memory(take)
+    made = _Made(take)
     for group in topics:
         if version >= _TOPIC_IDS_FROM:
             head += group[0].topic_id
@@ -129,17 +139,20 @@ def encode_fetch_steps(
             _name(head, group[0].topic, flexible)
         _count(head, len(group), flexible)
         for result in group:
-            head = yield from _partition(body, head, version, result, report, memory)
+            aborted = result.read.aborted
+            if aborted is not None and len(aborted) > _ABORTED_AT_ONCE:
+                told = yield from _aborted_steps(aborted, flexible)
+            else:
+                told = _aborted(aborted, flexible)
+            head = _partition(made, head, version, result, told, report)
             yield
         if flexible:
             head.append(0)
     if flexible:
         head.append(0)
-    body.append(bytes(head))
-    take(len(head))
-    size = sum(piece.length_bytes if isinstance(piece, Slice) else len(piece) for piece in body)
-    pieces.append(_SIZE.pack(size))
-    pieces.extend(body)
+    made.add(head)
+    pieces.append(_SIZE.pack(made.size_bytes))
+    pieces.extend(made.pieces)
 
 
 def response_bytes(encoded: Sequence[Piece], version: int) -> int:
@@ -153,21 +166,22 @@ def response_bytes(encoded: Sequence[Piece], version: int) -> int:
 
 
 def _partition(
-    pieces: list[Piece], head: bytearray, version: int, result: PartitionResult, report: Report, memory: _Memory
-) -> Generator[None, None, bytearray]:
-    """Write one partition; the records go into `pieces` as they are. Returns the buffer to go on with."""
+    made: _Made, head: bytearray, version: int, result: PartitionResult, aborted: Buffer, report: Report
+) -> bytearray:
+    """Write one partition; the records go into the answer as they are. Returns the buffer to go on with."""
     read, flexible = result.read, version >= _FLEXIBLE_FROM
     try:
-        records = [memory.sendable(piece) for piece in read.slices]
+        records = [made.sendable(piece) for piece in read.slices]
     except StorageError as fault:
         read, records = Read(report(result, fault), (), -1, -1, -1), []
+        aborted = _aborted(None, flexible)
     if version >= 5:
         head += _PARTITION.pack(
             result.partition, read.error, read.high_watermark, read.last_stable_offset, read.log_start_offset
         )
     else:
         head += _PARTITION_V4.pack(result.partition, read.error, read.high_watermark, read.last_stable_offset)
-    yield from _aborted(head, read, flexible)
+    head += aborted
     if version >= 11:
         head += _NO_REPLICA
     size = read.size_bytes
@@ -176,26 +190,39 @@ def _partition(
     else:
         head += _SIZE.pack(size)
     if size:
-        pieces.append(bytes(head))
-        memory.take(len(head))
-        pieces.extend(records)
+        made.add(head, records, size)
         head = bytearray()
     if flexible:
         _tags(head, result)
     return head
 
 
-def _aborted(head: bytearray, read: Read, flexible: bool) -> Iterator[None]:
-    if read.aborted is None:
-        head += b"\0" if flexible else b"\xff\xff\xff\xff"
-        return
-    _count(head, len(read.aborted), flexible)
-    for at, (producer_id, first_offset) in enumerate(read.aborted, 1):
-        head += _ABORTED.pack(producer_id, first_offset)
+def _aborted(aborted: Sequence[AbortedTransaction] | None, flexible: bool) -> Buffer:
+    """The list of a partition's aborted transactions."""
+    if aborted is None:
+        return b"\0" if flexible else b"\xff\xff\xff\xff"
+    told = bytearray()
+    _count(told, len(aborted), flexible)
+    for each in aborted:
+        told += _ABORTED.pack(*each)
         if flexible:
-            head.append(0)
-        if not at % _ABORTED_AT_ONCE:
-            yield
+            told.append(0)
+    return told
+
+
+def _aborted_steps(aborted: Sequence[AbortedTransaction], flexible: bool) -> Generator[None, None, Buffer]:
+    """The same of very many, in steps."""
+    told = bytearray()
+    _count(told, len(aborted), flexible)
+    for at in range(0, len(aborted), _ABORTED_AT_ONCE):
+        some = bytearray()
+        for each in aborted[at : at + _ABORTED_AT_ONCE]:
+            some += _ABORTED.pack(*each)
+            if flexible:
+                some.append(0)
+        told += some
+        yield
+    return told
 
 
 def _tags(head: bytearray, result: PartitionResult) -> None:

@@ -77,15 +77,15 @@ class MadeAnswer:
         answers = self._answers
         self._size_bytes += size_bytes
         answers.held_bytes += size_bytes
+        if self._size_bytes <= answers.limit_bytes and answers.held_bytes <= answers.total_bytes:
+            return
         name = API[self._api_key].name
         if self._size_bytes > answers.limit_bytes:
             what = f"its answer to {name} is larger than {answers.limit_bytes} bytes: it should name less in a request"
-        elif answers.held_bytes > answers.total_bytes:
+        else:
             what = (
                 f"all answers that are being made take more than {answers.total_bytes} bytes, one to {name} is given up"
             )
-        else:
-            return
         raise AnswerTooLargeError(f"{what} (client id {self._client_id!r})")
 
 
