@@ -240,6 +240,38 @@ async def test_a_request_to_a_broker_that_is_not_connected_was_not_sent() -> Non
         assert isinstance(error, NotSentError)
 
 
+async def test_a_large_request_is_made_and_sent_in_a_turn_of_its_own(watchdog: Watchdog) -> None:
+    made: list[list[str]] = []
+
+    def request() -> MetadataRequest:
+        made.append(it.core.names())
+        return MetadataRequest(topics=())
+
+    async with watchdog(), connected_shell() as it:
+        it.do(Ask("large", Broker(NODE_ID), ApiKey.METADATA, request, _PATIENCE_MS, is_large=True))
+        assert not made
+        it.do(intents.Say(logging.DEBUG, "in between"))
+        assert (await it.core.saw("answered"))[1] == "large"
+        assert [names[-2:] for names in made] == [["do", "do"]]
+
+
+async def test_a_large_request_that_cannot_be_sent_fails_and_none_is_made_behind_the_end() -> None:
+    made: list[str] = []
+
+    def request() -> MetadataRequest:
+        made.append("late")
+        return MetadataRequest(topics=())
+
+    async with shell() as it:
+        it.do(ask("lost", Broker(NODE_ID), is_large=True))
+        assert (await it.core.saw("failed"))[1] == "lost"
+        it.do(Ask("late", Broker(NODE_ID), ApiKey.METADATA, request, _PATIENCE_MS, is_large=True))
+        it.driver.stop()
+        await asyncio.sleep(0)
+        assert not made
+        assert it.core.names().count("failed") == 1
+
+
 async def test_a_request_whose_connection_breaks_fails_after_the_core_has_heard_of_that(watchdog: Watchdog) -> None:
     async with watchdog(), connected_shell() as it:
         it.broker.script(ApiKey.FIND_COORDINATOR, hang_up)

@@ -77,6 +77,8 @@ class Ask(NamedTuple):
     has_answer: bool = True
     #: The lowest version that may be used: older ones cannot say what the message says. None for any.
     least: int | None = None
+    #: Encoding it takes milliseconds: the shell does that in a turn of its own. For a broker, and with an answer.
+    is_large: bool = False
 
 
 class GiveUp(NamedTuple):

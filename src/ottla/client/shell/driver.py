@@ -53,6 +53,7 @@ class Driver:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_s = 0.0
         self._it_is_time = supervisor.guarded(self._woken)
+        self._ask_large = supervisor.guarded(self._in_its_turn)
         self._handlers: dict[type, Callable[[Any], object]] = {
             intents.Ask: self._ask,
             intents.AskVersions: lambda i: supervisor.spawn(self._ask_versions(i.ticket), "ottla-versions"),
@@ -89,9 +90,13 @@ class Driver:
         After a crash the intents that the core has collected are still carried out: they may end calls that wait.
         """
         self._events.append((event, arguments))
+        self._feed()
+
+    def _feed(self) -> None:
         if self._feeding or self._stopped:
             return
         self._feeding = True
+        wake_at_s = None
         try:
             while self._events and not self._stopped:
                 event, arguments = self._events.popleft()
@@ -158,7 +163,9 @@ class Driver:
     # requests
 
     def _ask(self, ask: intents.Ask) -> None:
-        if isinstance(ask.to, intents.Broker):
+        if ask.is_large:
+            self._loop.call_soon(self._ask_large, ask._replace(is_large=False))
+        elif isinstance(ask.to, intents.Broker):
             connection = self._cluster.open_connection(ask.to.node_id, ask.to.channel)
             if connection is None:
                 self._not_sent(ask, NotSentError(f"broker {ask.to.node_id} is not connected"))
@@ -168,6 +175,11 @@ class Driver:
             name = f"ottla-{ask.api.name.lower().replace('_', '-')}"
             task = self._asking[id(ask.ticket)] = self._supervisor.spawn(self._find_and_ask(ask), name)
             task.add_done_callback(lambda _: self._asking.pop(id(ask.ticket)))
+
+    def _in_its_turn(self, ask: intents.Ask) -> None:
+        if not self._stopped:
+            self._ask(ask)
+            self._feed()  # it may not have been sent
 
     def _give_up(self, intent: intents.GiveUp) -> None:
         task = self._asking.get(id(intent.ticket))

@@ -137,7 +137,7 @@ class ConsumerCore(Core):
         if self._validation.waits_for_taker:
             self._advance(now_s)
             return
-        times = (self.wake_at_s, self._fetching.advance(now_s), self._shared.advance(now_s))
+        times = (self.wake_at_s, self._fetching.taken(now_s), self._shared.advance(now_s))
         self.wake_at_s = min((at_s for at_s in times if at_s is not None), default=None)
 
     def subscribed(self, now_s: float) -> None:
@@ -282,10 +282,11 @@ class ConsumerCore(Core):
         self._advance(now_s)
 
     def _hear(self, ticket: Ticket, answer: Any, now_s: float) -> None:
+        if ticket.call is Call.FETCH:
+            self._fetching.answered(ticket, answer, now_s)
+            return
         states = self._shared.eras.current(ticket)
         match ticket.call:
-            case Call.FETCH:
-                self._fetching.answered(ticket, states, answer, now_s)
             case Call.COMMITTED:
                 self._resets.committed(states, answer, now_s)
             case Call.LIST:

@@ -97,13 +97,16 @@ class Eras:
         """Whether the answer to `ticket` counts. For partitions: whether it counts for one of them at least."""
         if ticket.membership is not None:
             return ticket.membership == self.membership
-        return not ticket.partitions or bool(self.current(ticket))
+        return not ticket.partitions or any(self.state(ticket, tp) is not None for tp in ticket.partitions)
 
     def current(self, ticket: Ticket) -> dict[TopicPartition, PartitionState]:
         """The partitions of `ticket` whose era has not changed."""
-        found = {}
-        for tp, era in ticket.partitions.items():
-            state = self._positions.get(tp)
-            if state is not None and state.assignment == era.assignment and state.version == era.version:
-                found[tp] = state
-        return found
+        found = ((tp, self.state(ticket, tp)) for tp in ticket.partitions)
+        return {tp: state for tp, state in found if state is not None}
+
+    def state(self, ticket: Ticket, tp: TopicPartition) -> PartitionState | None:
+        """A partition, if it is of `ticket` and its era has not changed."""
+        era, state = ticket.partitions.get(tp), self._positions.get(tp)
+        if era is None or state is None or state.assignment != era.assignment or state.version != era.version:
+            return None
+        return state

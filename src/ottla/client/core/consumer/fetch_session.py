@@ -38,14 +38,19 @@ class FetchSession:
         if self._epoch == 0:
             self._partitions = dict(wanted)
             return SessionRequest(self._id, 0, {tp: part for tp, (_, part) in wanted.items()}, {})
-        changed = {tp: part for tp, (topic_id, part) in wanted.items() if self._partitions.get(tp) != (topic_id, part)}
+        changed = {tp: named[1] for tp, named in wanted.items() if self._partitions.get(tp) != named}
         gone = {tp: topic_id for tp, (topic_id, _) in self._partitions.items() if tp not in wanted}
         self._partitions = dict(wanted)
         return SessionRequest(self._id, self._epoch, changed, gone)
 
+    def named(self, tp: TopicPartition) -> tuple[bytes, FetchPartition] | None:
+        """What the session has of a partition: its topic's id, and what is fetched."""
+        return self._partitions.get(tp)
+
     def made_anew(self, wanted: Mapping[TopicPartition, tuple[bytes, FetchPartition]]) -> bool:
         """Whether a topic of the session was deleted and created again. Only a new session forgets the old topic id."""
-        return any(tp in self._partitions and self._partitions[tp][0] != wanted[tp][0] for tp in wanted)
+        both = ((self._partitions.get(tp), named) for tp, named in wanted.items())
+        return any(had is not None and had is not named and had[0] != named[0] for had, named in both)
 
     def answered(self, error: ErrorCode, session_id: int) -> None:
         """Count an answer."""

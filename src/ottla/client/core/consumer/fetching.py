@@ -3,10 +3,14 @@ while `fetch.max.bytes` are in store.
 
 `advance` asks for what is missing. A fetch is asked in the eras of its partitions. If a partition was sought, reset or
 taken away meanwhile, its part of the answer is void; the other parts still count. The fetch session belongs to the
-connection and counts every answer.
+connection and counts every answer. Where there are very many partitions, an answer is read some at a time, each time
+that this is woken, so that other events, and heartbeats, come in between; its broker is asked again when it is read.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import islice
+from typing import Final
 
 from ottla.base.types import TopicPartition
 from ottla.client.core import intents
@@ -37,6 +41,9 @@ _FETCHES_AHEAD = 2
 #: A fetch without the partitions whose store is full waits only so long at the broker: they may soon have room again,
 #: and must wait for the next fetch.
 _SHORT_WAIT_MS = 20
+#: Partitions of an answer that are read at once, some five microseconds each. To ask for more takes some two each, so
+#: that is done by itself.
+AT_ONCE: Final = 1_000
 
 
 class Fetching:
@@ -51,6 +58,8 @@ class Fetching:
         self._out_of_range = out_of_range
         self._sessions: dict[int, FetchSession] = {}
         self._asked: set[int] = set()
+        #: Answers that are being read, by the brokers that gave them.
+        self._reading: dict[int, Iterator[None]] = {}
         #: Fetches that brought records of a partition.
         self._brought = 0
         #: Until when a broker gets no fetch, after an error.
@@ -60,8 +69,29 @@ class Fetching:
         #: For partitions, each with its number of refusals.
         self._backoff = shared.backoff()
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether there are so many partitions that each step is taken by itself."""
+        return len(self._shared.positions) > AT_ONCE
+
+    def taken(self, now_s: float) -> float | None:
+        """Records were taken: as `advance`, but of very many partitions that comes behind the user's turn."""
+        return now_s if self.is_wide and self._may_ask else self.advance(now_s)
+
+    @property
+    def _may_ask(self) -> bool:
+        """Whether a broker has no fetch to answer: every poll asks that, and there may be thousands of partitions."""
+        nodes = self._shared.snapshot.nodes
+        return bool(self._reading) or not nodes or not nodes.keys() <= self._asked
+
     def advance(self, now_s: float) -> float | None:
-        """Send a fetch to each broker that has none to answer and has what is missing. Returns when to look again."""
+        """Read some of a long answer, or send a fetch to each broker that has none to answer and has what is missing.
+        Returns when to look again."""
+        if self._reading:
+            self._read_on()
+            return now_s
+        if not self._may_ask:
+            return None
         shared = self._shared
         snapshot = shared.snapshot
         wanted: dict[int, list[PartitionState]] = {}
@@ -110,23 +140,27 @@ class Fetching:
                 shared.intend(intent)
             return
         self._asked.add(leader)
-        request = self._request(leader, states, hurried=hurried)
+        self._sessions.setdefault(leader, FetchSession())
         offsets = {state.tp: state.fetch_offset for state in states}
+        request = partial(self._request, leader, offsets, hurried=hurried)
         ticket = shared.eras.of_partitions(Call.FETCH, states, (leader, offsets))
         timeout_ms = shared.config.request_timeout_ms + shared.config.fetch_max_wait_ms
-        shared.intend(intents.Ask(ticket, broker, ApiKey.FETCH, request, timeout_ms))
+        if len(states) > AT_ONCE:  # it is made in the turn in which it is sent
+            shared.intend(intents.Ask(ticket, broker, ApiKey.FETCH, request, timeout_ms, is_large=True))
+        else:
+            shared.intend(intents.Ask(ticket, broker, ApiKey.FETCH, request(), timeout_ms))
 
-    def _request(self, leader: int, states: list[PartitionState], *, hurried: bool) -> FetchRequest:
+    def _request(self, leader: int, offsets: Mapping[TopicPartition, int], *, hurried: bool) -> FetchRequest:
         snapshot, config = self._shared.snapshot, self._shared.config
-        session = self._sessions.setdefault(leader, FetchSession())
+        session = self._sessions[leader]
         max_bytes = config.max_partition_fetch_bytes
         wanted = {}
-        for state in states:
-            tp = state.tp
-            part = FetchPartition(
-                tp.partition, snapshot.leader_epoch(tp), state.fetch_offset, partition_max_bytes=max_bytes
-            )
-            wanted[tp] = (snapshot.topic_id(tp.topic), part)
+        for tp, offset in offsets.items():
+            epoch, topic_id, named = snapshot.leader_epoch(tp), snapshot.topic_id(tp.topic), session.named(tp)
+            if named is not None and named[0] == topic_id and named[1][1:3] == (epoch, offset):
+                wanted[tp] = named  # nearly all of very many partitions have brought nothing
+            else:
+                wanted[tp] = topic_id, FetchPartition(tp.partition, epoch, offset, partition_max_bytes=max_bytes)
         if session.made_anew(wanted):
             session.reset()
         parts = session.build(wanted)
@@ -176,15 +210,18 @@ class Fetching:
         if not error.retriable:
             self._not_before_s[leader] = now_s + self._shared.config.retry_backoff_max_ms / 1000
 
-    def answered(
-        self, ticket: Ticket, states: Mapping[TopicPartition, PartitionState], answer: FetchResponse, now_s: float
-    ) -> None:
-        """Fetch was answered. `states` are the partitions for which the answer still counts."""
-        leader, offsets = ticket.about
+    def answered(self, ticket: Ticket, answer: FetchResponse, now_s: float) -> None:
+        """Fetch was answered, and the answer counts for some of its partitions at least."""
+        leader, _ = ticket.about
         code = code_of(answer.error_code)
         if code is ErrorCode.NONE:
             self._backoffs.pop(leader, None)
-            self._read_partitions(states, offsets, answer, now_s)
+            steps = self._read_steps(ticket, answer, now_s)
+            if self.is_wide:
+                self._reading[leader] = steps
+            else:
+                for _ in steps:
+                    pass
             return
         meaning = meaning_of(Call.FETCH, code)
         if meaning is Next.NEW_SESSION:
@@ -204,25 +241,28 @@ class Fetching:
             self._backoffs[leader] = self._shared.backoff()
         self._not_before_s[leader] = now_s + self._backoffs[leader].next_ms() / 1000
 
-    def _read_partitions(
-        self,
-        states: Mapping[TopicPartition, PartitionState],
-        offsets: Mapping[TopicPartition, int],
-        answer: FetchResponse,
-        now_s: float,
-    ) -> None:
-        snapshot = self._shared.snapshot
+    def _read_on(self) -> None:
+        """Read some more of the answer that came first."""
+        leader, steps = next(iter(self._reading.items()))
+        if sum(1 for _ in islice(steps, AT_ONCE)) < AT_ONCE:
+            del self._reading[leader]
+
+    def _read_steps(self, ticket: Ticket, answer: FetchResponse, now_s: float) -> Iterator[None]:
+        """Read an answer, a partition in each step. In between partitions may be sought, or taken away."""
+        _, offsets = ticket.about
+        shared = self._shared
         nodes = tuple(Node(n.node_id, n.host, n.port, n.rack) for n in answer.node_endpoints)
         for topic in answer.responses:
-            name = snapshot.topic_name(topic.topic, topic.topic_id)
+            name = shared.snapshot.topic_name(topic.topic, topic.topic_id)
             for part in topic.partitions:
-                state = states.get(TopicPartition(name, part.partition_index))
-                if state is None or state.fetch_offset != offsets[state.tp]:
-                    continue  # of an older era, or the former leader has answered first
-                if part.error_code == ErrorCode.NONE:
-                    self._take_in(state, part, now_s)
-                else:
-                    self._refused(state, part, nodes, now_s)
+                state = shared.eras.state(ticket, TopicPartition(name, part.partition_index))
+                # one of an older era is passed over, and one to which the former leader has answered first
+                if state is not None and state.fetch_offset == offsets[state.tp]:
+                    if part.error_code == ErrorCode.NONE:
+                        self._take_in(state, part, now_s)
+                    else:
+                        self._refused(state, part, nodes, now_s)
+                yield
 
     def _take_in(self, state: PartitionState, part: PartitionData, now_s: float) -> None:
         state.high_watermark = part.high_watermark
