@@ -106,9 +106,15 @@ def test_lz4_of_every_block_size_is_read_as_the_frames_own_reader_does(
             decompress(Compression.LZ4, frame, len(data) - 1)
 
 
-@given(position=st.integers(7, 3_000), flip=st.integers(1, 255), cut=st.integers(0, 10), tail=st.binary(max_size=5))
-def test_damaged_lz4_is_what_the_frames_own_reader_says(position: int, flip: int, cut: int, tail: bytes) -> None:
-    frame = bytearray(_lz4_frame(_LZ4_FRAMES[0][0], 1_000, TEXT[:6_000]))
+@pytest.mark.parametrize("has_size", [False, True])
+@pytest.mark.parametrize("block_bytes", [1_000, 2_000])
+@given(position=st.integers(4, 3_000), flip=st.integers(1, 255), cut=st.integers(0, 10), tail=st.binary(max_size=5))
+def test_damaged_lz4_is_what_the_frames_own_reader_says(
+    has_size: bool, block_bytes: int, position: int, flip: int, cut: int, tail: bytes
+) -> None:
+    frame = bytearray(_lz4_frame(_LZ4_FRAMES[0][0], block_bytes, TEXT[:6_000]))
+    if has_size:
+        frame = bytearray(compress(Compression.LZ4, TEXT[:6_000]))
     frame[position % len(frame)] ^= flip
     damaged = bytes(frame[: len(frame) - cut]) + tail
     try:
@@ -118,6 +124,25 @@ def test_damaged_lz4_is_what_the_frames_own_reader_says(position: int, flip: int
             decompress(Compression.LZ4, damaged, MAX_BYTES)
     else:
         assert bytes(decompress(Compression.LZ4, damaged, MAX_BYTES)) == wanted
+
+
+@pytest.mark.parametrize(("blocks", "called"), [(1, "decompress_block_into"), (5, "decompress_into")])
+def test_lz4_of_few_blocks_is_read_block_by_block(blocks: int, called: str) -> None:
+    """The reader of frames takes four times as long. But each block is a call that gives Python's lock away."""
+    frame = _lz4_frame(_LZ4_FRAMES[0][0], 60_000, TEXT[:60_000] * blocks)
+    names = set[str]()
+
+    def note(_frame: object, event: str, argument: object) -> None:
+        if event == "c_call":
+            names.add(getattr(argument, "__name__", ""))
+
+    setprofile(note)
+    try:
+        found = decompress(Compression.LZ4, frame, MAX_BYTES)
+    finally:
+        setprofile(None)
+    assert bytes(found) == TEXT[:60_000] * blocks
+    assert {name for name in names if name.startswith("decompress")} == {called}
 
 
 def _streamed_zstd() -> bytes:

@@ -57,6 +57,11 @@ _LZ4_FLAGS: Final = 0x68
 #: How large a block may be, by its number in the header.
 _LZ4_BLOCK_BYTES: Final = {4: 65_536, 5: 262_144, 6: 1_048_576, 7: 4_194_304}
 _LZ4_SHORTEST_HEADER_BYTES: Final = 7
+#: Java's own, and those above: version 1, independent blocks, no checksums of blocks or content, no dictionary.
+_LZ4_PLAIN_FLAGS: Final = 0x60
+#: A frame of so many blocks is read block by block: cramjam's reader of frames takes four times as long. Each block is
+#: a call that gives Python's lock away.
+_LZ4_FEW_BLOCKS: Final = 4
 #: Flags of a frame's descriptor, and what each adds to the header, or behind each block.
 _LZ4_HAS_DICTIONARY, _LZ4_DICTIONARY_BYTES = 0x01, 4
 _LZ4_HAS_SIZE, _LZ4_SIZE_BYTES = 0x08, 8
@@ -103,7 +108,8 @@ def decompress(codec: Compression, data: Buffer, max_bytes: int) -> Buffer:
             case Compression.SNAPPY:
                 return _snappy_decompress(data, max_bytes)
             case Compression.LZ4:
-                return _decompress_growing(cramjam.lz4, data, max_bytes, _lz4_size(data))
+                found = _lz4_in_few_blocks(data, max_bytes)
+                return _decompress_growing(cramjam.lz4, data, max_bytes, _lz4_size(data)) if found is None else found
             case Compression.ZSTD:
                 return _decompress_growing(cramjam.zstd, data, max_bytes, _zstd_size(data))
     except cramjam.DecompressionError as error:
@@ -216,6 +222,53 @@ def _lz4_compress(data: Buffer) -> bytes:
             parts += (_LITTLE_LENGTH.pack(len(block) | _LZ4_STORED_FLAG), bytes(block))
     parts.append(_LZ4_END_MARK)
     return b"".join(parts)
+
+
+def _lz4_in_few_blocks(data: Buffer, max_bytes: int) -> memoryview | None:
+    """What an ordinary frame of few blocks holds. None for any other, and for one that is damaged or too large: the
+    reader of frames finds out why."""
+    view = memoryview(data)
+    if len(view) < _LZ4_SHORTEST_HEADER_BYTES or view[:4] != _LZ4_MAGIC or view[4] & ~_LZ4_HAS_SIZE != _LZ4_PLAIN_FLAGS:
+        return None
+    at = _LZ4_SHORTEST_HEADER_BYTES + (_LZ4_SIZE_BYTES if view[4] & _LZ4_HAS_SIZE else 0)
+    most_of_one, blocks = None if view[5] & 0x0F else _LZ4_BLOCK_BYTES.get(view[5] >> 4), list[tuple[int, int, int]]()
+    if most_of_one is None or len(view) < at or view[at - 1] != xxh32_intdigest(view[4 : at - 1]) >> 8 & 0xFF:
+        return None
+    while len(blocks) <= _LZ4_FEW_BLOCKS and at + _LITTLE_LENGTH.size <= len(view):
+        (length,) = _LITTLE_LENGTH.unpack_from(view, at)
+        at += _LITTLE_LENGTH.size
+        size = length & ~_LZ4_STORED_FLAG
+        if not length and at == len(view):
+            return _lz4_blocks(view, blocks, max_bytes)
+        if at + size > len(view) or size > most_of_one or not size:
+            return None
+        blocks.append((at, size, 0 if length != size else min(most_of_one, size * _LZ4_MAX_RATIO)))
+        at += size
+    return None
+
+
+def _lz4_blocks(frame: memoryview, blocks: list[tuple[int, int, int]], max_bytes: int) -> memoryview | None:
+    """What these blocks of a frame hold. Each begins somewhere, has so many bytes, and gives so many at most; 0 for one
+    that is stored as it is. None as above."""
+    has_size = frame[4] & _LZ4_HAS_SIZE
+    most = sum(gives or size for _, size, gives in blocks)
+    total = int.from_bytes(frame[6 : 6 + _LZ4_SIZE_BYTES], "little") if has_size else most
+    if total > min(most, max_bytes):
+        return None
+    output, used = memoryview(zeros(total)), 0
+    for at, size, gives in blocks:
+        room = output[used : used + (gives or size)]
+        if gives:
+            try:
+                used += cramjam.lz4.decompress_block_into(frame[at : at + size], room)
+            except cramjam.DecompressionError:
+                return None
+        elif len(room) < size:
+            return None
+        else:
+            room[:] = frame[at : at + size]
+            used += size
+    return None if has_size and used != total else output[:used]
 
 
 def _lz4_size(data: Buffer) -> int:

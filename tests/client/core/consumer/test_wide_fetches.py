@@ -6,6 +6,7 @@ from types import FrameType
 
 from ottla.base.types import TopicPartition
 from ottla.client.core.consumer.fetching import AT_ONCE
+from ottla.client.core.intents import RefreshMetadata
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from ottla.wire.records import Record, encode_batch
@@ -90,3 +91,14 @@ def test_to_take_records_goes_through_no_partitions_while_the_broker_has_a_fetch
     rig.answer(ApiKey.FETCH, _answer(0))
     assert _calls(lambda: rig.do(rig.core.taken)) < AT_ONCE // 10, "it comes behind the user's turn"
     assert rig.core.wake_at_s == rig.now_s
+
+
+def test_a_leader_is_looked_for_while_the_only_broker_has_a_fetch_to_answer() -> None:
+    rig = _reading()
+    rig.learn(rig.known._replace(topics={"t": rig.known.topics["t"]._replace(partitions={})}))
+    rig.refreshes.clear()
+    before = len(rig.intended)
+    rig.wait(10.0)
+    rig.do(rig.core.taken)
+    rig.do(rig.core.woken)
+    assert any(isinstance(intent, RefreshMetadata) for intent in rig.intended[before:])

@@ -22,7 +22,7 @@ from ottla.client.core.consumer.fetched import Decoding, FetchedPartition
 from ottla.client.core.consumer.positions import NO_POSITION, PartitionState
 from ottla.client.core.consumer.shared import Shared
 from ottla.client.core.intents import Broker, Channel, LearnLeader
-from ottla.client.core.metadata import NO_LEADER, Node
+from ottla.client.core.metadata import NO_LEADER, ClusterSnapshot, Node
 from ottla.client.errors import ClientError, CorruptRecordsError, KafkaError, code_of
 from ottla.wire.apis import ApiKey
 from ottla.wire.codec import WireError
@@ -60,6 +60,9 @@ class Fetching:
         self._asked: set[int] = set()
         #: Answers that are being read, by the brokers that gave them.
         self._reading: dict[int, Iterator[None]] = {}
+        #: What was known when all partitions were looked at, and whether one of them had no leader then.
+        self._looked_at: ClusterSnapshot | None = None
+        self._is_leaderless = False
         #: Fetches that brought records of a partition.
         self._brought = 0
         #: Until when a broker gets no fetch, after an error.
@@ -80,9 +83,11 @@ class Fetching:
 
     @property
     def _may_ask(self) -> bool:
-        """Whether a broker has no fetch to answer: every poll asks that, and there may be thousands of partitions."""
-        nodes = self._shared.snapshot.nodes
-        return bool(self._reading) or not nodes or not nodes.keys() <= self._asked
+        """Whether a broker has no fetch to answer, or leaders have to be found: every poll asks that, and there may be
+        thousands of partitions to look at."""
+        snapshot = self._shared.snapshot
+        is_known = snapshot is self._looked_at and not self._is_leaderless
+        return bool(self._reading) or not is_known or not snapshot.nodes.keys() <= self._asked
 
     def advance(self, now_s: float) -> float | None:
         """Read some of a long answer, or send a fetch to each broker that has none to answer and has what is missing.
@@ -98,11 +103,13 @@ class Fetching:
         full: set[int] = set()
         again_s: list[float] = []
         has_room = self._has_room()
+        self._looked_at, self._is_leaderless = snapshot, False
         for state in shared.positions:
             if state.fetch_offset == NO_POSITION or state.rests or state.validate:
                 continue
             leader = snapshot.leader(state.tp)
             if leader == NO_LEADER:
+                self._is_leaderless = True
                 shared.refresh()
             elif state.halted and state.buffered_fetches:
                 continue  # poll has to raise the stored error first
