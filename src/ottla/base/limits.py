@@ -246,8 +246,8 @@ MAX_SASL_MESSAGE_BYTES: Final = 16_384
 #: Lines of the audit log that wait for its file: some 15 MiB. What comes then is lost, and counted.
 MAX_WAITING_AUDIT_LINES: Final = 10_000
 
-#: Of that memory, what all clients together have that did not say yet who they are: a large token has some 10 KB, and
-#: fits into a connection's first buffer.
+#: Of that memory, what all clients together have that did not say yet who they are: a large token has some 10 KB,
+#: so that 1,600 of them may come at one time.
 MAX_STRANGERS_BYTES: Final = 16_777_216
 
 #: Bytes of all answers that are in memory and that clients do not take: the same as for frames that are received.
