@@ -4,7 +4,7 @@ import weakref
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from itertools import zip_longest
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from ottla.base.errors import StorageError
 from ottla.log.config import LogConfig
@@ -12,6 +12,9 @@ from ottla.log.names import LEADER_EPOCH_CHECKPOINT, SNAPSHOT, UNFINISHED_SYNC
 from ottla.log.segment import Segment
 from ottla.log.segments import Segments
 from ottla.log.storage import File, Storage, sync_whole
+
+#: How many segments one flush syncs; three files each are open meanwhile.
+FLUSHED_AT_ONCE: Final = 32
 
 
 class FlushPlan(NamedTuple):

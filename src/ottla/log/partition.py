@@ -24,7 +24,7 @@ from ottla.log.config import LogConfig, TimestampType
 from ottla.log.damage import drop_unreadable
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.findings import Findings
-from ottla.log.flush import FlushPlan, Synced
+from ottla.log.flush import FLUSHED_AT_ONCE, FlushPlan, Synced
 from ottla.log.producers import ProducerState, Refusal
 from ottla.log.record_checks import Looked
 from ottla.log.recovery import load
@@ -42,21 +42,20 @@ from ottla.log.results import (
     VerificationGuard,
 )
 from ottla.log.retention import deletable_segments
+from ottla.log.rolling import Rolling
 from ottla.log.segment import Segment
 from ottla.log.segments import Segments
 from ottla.log.snapshot import Snapshots
 from ottla.log.storage import Buffer, Slice, Storage
 from ottla.log.timestamps import Search, search
 from ottla.log.topic_id import take_topic_id
-from ottla.log.txn_index import AbortedTxn, AbortsSeal
+from ottla.log.txn_index import AbortsSeal
 from ottla.log.validation import check_client_batch, check_own_batch
 from ottla.log.witnesses import Outside
 from ottla.wire.batch import BatchHeader, at_offset, control_batch, parse_header, set_log_append_time
 from ottla.wire.batch_errors import CorruptBatchError
 from ottla.wire.errors import ErrorCode
 
-#: How many segments one flush syncs; three files each are open meanwhile.
-_FLUSHED_AT_ONCE: Final = 32
 _NOTHING: Final = Outside()
 
 
@@ -81,6 +80,7 @@ class PartitionLog:
         self._segments: Segments
         self._producers: ProducerState
         self.synced: Synced
+        self.rolling: Rolling
         self.compaction: Compaction
 
     @classmethod
@@ -121,6 +121,7 @@ class PartitionLog:
         log.log_start_offset, log.end_offset = loaded.log_start_offset, loaded.end_offset
         log.recovery_point = max(loaded.recovery_point, loaded.log_start_offset)
         log.synced = Synced(log, storage, log._segments, loaded.synced_offset)
+        log.rolling = Rolling(log, storage, log._segments)
         cleaned = outside.cleaned_offset, loaded.thinned_below
         log.compaction = Compaction(log, storage, log._segments, log._producers, *cleaned)
         log.findings = replace(loaded.findings, mended=(*mended, *loaded.findings.mended))
@@ -222,9 +223,7 @@ class PartitionLog:
         )
         self._advance(segment, position, header, now_ms, now_ms)
         if ended is not None and not commit:
-            segment.txn_index.append(
-                AbortedTxn(ended.producer_id, ended.first_offset, ended.last_offset, ended.last_stable_offset)
-            )
+            self._segments.note_abort(ended)
         return Appended(offset, offset, -1, self.log_start_offset)
 
     def begin_verification(
@@ -461,11 +460,11 @@ class PartitionLog:
             return FlushPlan(self.end_offset, (), self._storage)
         files = self._segments.retired_files(self.flushed_offset)
         segments = self._segments.ending_after(self.flushed_offset)
-        for segment in segments[:_FLUSHED_AT_ONCE]:
+        for segment in segments[:FLUSHED_AT_ONCE]:
             segment.save_indexes()
             files += segment.files()
-        if len(segments) > _FLUSHED_AT_ONCE and segments[_FLUSHED_AT_ONCE].base_offset < self.end_offset:
-            return FlushPlan(segments[_FLUSHED_AT_ONCE].base_offset, tuple(files), self._storage)
+        if len(segments) > FLUSHED_AT_ONCE and segments[FLUSHED_AT_ONCE].base_offset < self.end_offset:
+            return FlushPlan(segments[FLUSHED_AT_ONCE].base_offset, tuple(files), self._storage)
         self._snapshots.write(self._producers)
         self._snapshots.prune((*self._segments.retired_bases, *self._segments.bases))
         files += [self._storage.open(name) for name in (self._snapshots.newest_name, self._epochs.file_name) if name]

@@ -1,20 +1,21 @@
 """A partition's segments in order: which of them holds an offset, and at which position."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Final
 
 from ottla.base.errors import StorageError
 from ottla.log.config import LogConfig
 from ottla.log.locating import locate
 from ottla.log.names import LOG, file_name
+from ottla.log.producers import CompletedTransaction
 from ottla.log.results import AbortedTransaction
 from ottla.log.segment import Segment, delete_segments
 from ottla.log.storage import File, Storage
-from ottla.log.txn_index import AbortsSeal
+from ottla.log.txn_index import AbortedTxn, AbortsSeal
 
 #: How many positions of the newest batches are kept in memory. A consumer at the end of the log reads there next.
 _RECENT_BATCHES: Final = 256
@@ -29,6 +30,8 @@ class Segments:
         self._storage = storage
         self._segments = list(segments)
         self._bases = [segment.base_offset for segment in segments]
+        #: Those in which transactions were aborted: a log may have thousands of others, and each read asks.
+        self._aborting = [segment for segment in segments if segment.txn_index.entries]
         self._recent: dict[int, int] = {}
         self._loaded: deque[Segment] = deque()
         #: Segments that are no part of the log any more, but whose files must still be deleted.
@@ -55,6 +58,11 @@ class Segments:
         """Their base offsets."""
         return tuple(self._bases)
 
+    @property
+    def is_unnamed(self) -> bool:
+        """Whether there is one file, and the device may not know its name."""
+        return not self.is_named and len(self._segments) == 1
+
     def roll(self, end_offset: int, config: LogConfig, now_ms: int) -> None:
         """Close the active segment and begin the next one at the end of the log.
 
@@ -63,9 +71,10 @@ class Segments:
         with such an offset is in this one.
 
         The first file of a log has its name on the device before there is a second one. Else the second might be there
-        alone after a loss of power, and the log begin with it. Nearly always a flush has seen to that before.
+        alone after a loss of power, and the log begin with it. Nearly always a flush has seen to that before, or the
+        log's owner (`rolling`).
         """
-        if len(self) == 1 and not self.is_named:
+        if self.is_unnamed:
             self._storage.sync_names()
             self.is_named = True
         self.to_append().end()
@@ -101,6 +110,7 @@ class Segments:
         gone, self._segments = self._segments[:count], self._segments[count:]
         del self._bases[:count]
         self._retired += gone
+        self._aborting = [segment for segment in self._aborting if segment.base_offset >= self._bases[0]]
         self._forget(gone)
 
     def has_all(self, bases: Sequence[int]) -> bool:
@@ -114,6 +124,7 @@ class Segments:
         gone = self._segments[number : number + count]
         self._segments[number : number + count] = [segment]
         self._bases[number : number + count] = [segment.base_offset]
+        self._aborting = [each for each in self._segments if each.txn_index.entries]
         self._forget(gone)
         return gone
 
@@ -187,9 +198,10 @@ class Segments:
         """The segment with this offset, if any has it; else the next one."""
         return self._segments[max(bisect_right(self._bases, offset) - 1, 0)]
 
-    def newest(self, without: Container[Segment]) -> Segment | None:
-        """Of the segments that are not among those, the one with the newest timestamp; of equal ones the oldest."""
-        left = (segment for segment in self._segments if segment not in without)
+    def newest(self, without: Container[Segment], from_offset: int) -> Segment | None:
+        """Of the segments that are not among those, and may have records at `from_offset` or later, the one with the
+        newest timestamp; of equal ones the oldest."""
+        left = (segment for segment in self._from(from_offset) if segment not in without)
         return max(left, key=lambda segment: segment.max_timestamp_ms, default=None)
 
     def has(self, segment: Segment) -> bool:
@@ -207,16 +219,23 @@ class Segments:
             if segment is not self.active and segment not in self._loaded:
                 segment.unload()
 
+    def note_abort(self, ended: CompletedTransaction) -> None:
+        """A marker that was just written to the active segment has aborted this transaction."""
+        self.active.txn_index.append(
+            AbortedTxn(ended.producer_id, ended.first_offset, ended.last_offset, ended.last_stable_offset)
+        )
+        if not self._aborting or self._aborting[-1] is not self.active:
+            self._aborting.append(self.active)
+
     def has_aborted(self, segment: Segment) -> bool:
         """Whether any marker in `segment` or after it aborted a transaction."""
-        if segment is self.active:
-            return bool(segment.txn_index.entries)
-        return any(each.txn_index.entries for each in self._from(segment.base_offset))
+        return bool(self._aborting) and self._aborting[-1].base_offset >= segment.base_offset
 
     def aborted(self, segment: Segment, from_offset: int, end_offset: int) -> tuple[AbortedTransaction, ...]:
         """Aborted transactions with records in the range, which begins in `segment`."""
         found = []
-        for each in self._from(segment.base_offset):
+        first = bisect_left(self._aborting, segment.base_offset, key=lambda each: each.base_offset)
+        for each in islice(self._aborting, first, None):
             entries, more = each.txn_index.overlapping(from_offset, end_offset)
             found += [AbortedTransaction(entry.producer_id, entry.first_offset) for entry in entries]
             if not more:
@@ -225,7 +244,7 @@ class Segments:
 
     def aborts(self) -> dict[int, AbortsSeal]:
         """What the `.txnindex` of each segment in which transactions were aborted must hold, by base offset."""
-        return {each.base_offset: each.txn_index.seal() for each in self._segments if each.txn_index.entries}
+        return {each.base_offset: each.txn_index.seal() for each in self._aborting}
 
     def following_base(self, segment: Segment) -> int | None:
         """The base offset of the segment after this one, or None for the active one."""
@@ -238,7 +257,7 @@ class Segments:
 
     def _from(self, offset: int) -> Iterator[Segment]:
         number = max(bisect_right(self._bases, offset) - 1, 0)
-        return iter(self._segments[number:])
+        return map(self._segments.__getitem__, range(number, len(self._segments)))
 
     def _remember(self, segment: Segment) -> None:
         loaded = self._loaded

@@ -22,6 +22,8 @@ from ottla.wire.special_timestamp import SpecialTimestamp
 
 #: Headers that are looked at in one step: a fifth of a millisecond.
 HEADERS_AT_ONCE: Final = 100
+#: Segments that are passed over in one step, because their records are all older.
+_SEGMENTS_AT_ONCE: Final = 100
 #: Before every time that a record can have.
 _NO_TIME_MS: Final = -(2**63)
 
@@ -117,10 +119,14 @@ def search(segments: Segments, epochs: LeaderEpochs, timestamp_ms: int, start_of
 def _find_timestamp(segments: Segments, timestamp_ms: int, from_offset: int) -> Search:
     """The first record at `from_offset` or later whose timestamp is `timestamp_ms` or later, or None."""
     at: int | None = from_offset
+    passed = 0
     while at is not None:
         segment = segments.holding(at)
         at = segments.following_base(segment)
         if segment.max_timestamp_ms < timestamp_ms:
+            passed += 1
+            if passed % _SEGMENTS_AT_ONCE == 0:
+                yield None
             continue
         with segments.loaded(segment):
             # No record up to the entry's offset has a later timestamp than the entry, and none before its batch has
@@ -136,6 +142,7 @@ def _find_timestamp(segments: Segments, timestamp_ms: int, from_offset: int) -> 
                 found = yield from _first_record(batches.file, position, header, timestamp_ms, from_offset)
                 if found is not None:
                     return found
+        yield None
     return None
 
 
@@ -146,13 +153,14 @@ def _newest_record(segments: Segments, from_offset: int) -> Search:
     """
     newest: TimestampOffset | None = None
     looked: set[Segment] = set()
-    while (segment := segments.newest(looked)) is not None:
+    while (segment := segments.newest(looked, from_offset)) is not None:
         if segment.max_timestamp_ms <= (newest.timestamp_ms if newest is not None else -1):
             break
         looked.add(segment)
         found = yield from _newest_in(segments, segment, from_offset)
         if found is not None and (newest is None or found.timestamp_ms > newest.timestamp_ms):
             newest = found
+        yield None
     return newest
 
 

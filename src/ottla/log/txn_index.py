@@ -75,8 +75,9 @@ class TransactionIndex:
 
     def seal(self) -> AbortsSeal:
         """What the file must hold from now on. No checksum protects Kafka's own format."""
-        done = self._seal if self._seal.entries <= len(self.entries) else _NO_SEAL
-        self._seal = self._sealed(done, len(self.entries))
+        done, count = self._seal, len(self.entries)
+        if done.entries != count:  # that of a closed segment is asked for at each checkpoint
+            self._seal = self._sealed(done if done.entries <= count else _NO_SEAL, count)
         return self._seal
 
     def fits(self, seal: AbortsSeal) -> bool:

@@ -9,7 +9,7 @@ are served; as in Kafka what it writes to one partition does not depend on the o
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from typing import Any, Final, NamedTuple, Protocol
 
 from ottla.base.errors import CorruptDataError, StorageError
@@ -29,6 +29,7 @@ from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.topics import HasImage
 from ottla.broker.ports.transactions import HasVerification
 from ottla.broker.runtime.answers import gather, then
+from ottla.broker.runtime.naming import name_first_files
 from ottla.broker.runtime.opening import Opening
 from ottla.broker.runtime.partition import Partition
 from ottla.broker.runtime.recompression import Recompression
@@ -53,6 +54,8 @@ from ottla.wire.messages.produce import (
 AT_ONCE: Final = 50
 #: So is a larger request to several: checksums and writes of a megabyte take half a millisecond.
 BYTES_AT_ONCE: Final = 4_194_304
+#: So is one with which more segments end: each new one has three files, and a snapshot of the producers.
+ROLLS_AT_ONCE: Final = 8
 _TOPIC_IDS_FROM = 13
 #: From here on a produce adds its partitions to the transaction (KIP-890's protocol).
 _ADDS_PARTITIONS_FROM = 12
@@ -112,7 +115,7 @@ def handle(node: _Node, frame: Frame, offset: int, context: RequestContext) -> A
     request: ProduceRequest = decode_message(context, frame, offset)
     produce = _Produce(node, request, context, len(frame))
     if produce.is_large:
-        return produce.later(node.slices.start(_slowly(node, produce, context), "a produce to many partitions"))
+        return produce.later(produce.start(_slowly(node, produce, context), "a produce to many partitions"))
     if not produce.may_write():
         # The request's transactional id says for which transaction its batches may be written.
         return produce.encode(produce.refuse_all(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
@@ -134,8 +137,18 @@ def _proceed(produce: "_Produce") -> Any:
 
 
 def _append(produce: "_Produce", errors: dict[TopicPartition, ErrorCode]) -> Any:
+    deque(produce.find_rolls(), 0)
+    if produce.must_wait:
+        return produce.start(_append_slowly(produce, errors), "a produce with which segments end")
     deque(produce.append(errors), 0)
     return produce.response()
+
+
+async def _append_slowly(produce: "_Produce", errors: dict[TopicPartition, ErrorCode]) -> ProduceResponse:
+    await name_first_files(produce.unnamed)
+    await produce.run(produce.append(errors))
+    response: ProduceResponse | asyncio.Future[ProduceResponse] = produce.response()
+    return await response if isinstance(response, asyncio.Future) else response
 
 
 async def _slowly(node: _Node, produce: "_Produce", context: RequestContext) -> ProduceResponse:
@@ -143,17 +156,16 @@ async def _slowly(node: _Node, produce: "_Produce", context: RequestContext) -> 
     if not produce.may_write():
         return produce.refuse_all(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     produce.refused = await node.access.refused_of_many(node.slices, context, *_NEEDED, produce.names())
-    await node.slices.run(counted(context, produce.look()))
+    await produce.run(produce.look())
     preparing = produce.prepare()
     if preparing is not None:
         await preparing
-    await node.slices.run(counted(context, produce.find_unverified()))
+    await produce.run(produce.find_unverified())
     if produce.has_several_producers:
         return produce.refuse_all(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     errors = await produce.verify() if produce.unverified else {}
-    await node.slices.run(counted(context, produce.append(errors)))
-    response: ProduceResponse | asyncio.Future[ProduceResponse] = produce.response()
-    return await response if isinstance(response, asyncio.Future) else response
+    await produce.run(produce.find_rolls())
+    return await _append_slowly(produce, errors)
 
 
 class _Produce:
@@ -175,6 +187,9 @@ class _Produce:
         #: The partitions with transactional batches whose transaction is not open in the partition yet.
         self.unverified: list[_Unverified] = []
         self._guards: dict[TopicPartition, int] = {}
+        #: The partitions whose first segment ends with this request, before the device knows its name.
+        self.unnamed: dict[Partition, None] = {}
+        self._rolls = 0
         #: The ids and epochs of the transactional batches.
         self._producers: set[tuple[int, int]] = set()
         self._topics: list[TopicProduceResponse] = []
@@ -188,6 +203,14 @@ class _Produce:
     def is_large(self) -> bool:
         """Whether it is carried out in slices."""
         return self._count > AT_ONCE or (self._size_bytes > BYTES_AT_ONCE and self._count > 1)
+
+    def start(self, work: "Coroutine[Any, Any, ProduceResponse]", what: str) -> "asyncio.Task[ProduceResponse]":
+        """Carry out long work of this request."""
+        return self._node.slices.start(work, what)
+
+    async def run(self, steps: Iterator[None]) -> None:
+        """Take steps of it in slices, which are charged to the client."""
+        await self._node.slices.run(counted(self._context, steps))
 
     def may_write(self) -> bool:
         """Whether anything may be written: not if the transaction is nobody's, or somebody else's."""
@@ -273,6 +296,31 @@ class _Produce:
             [each.tp for each in self.unverified],
             verify_only=self._context.api_version < _ADDS_PARTITIONS_FROM,
         )
+
+    def find_rolls(self) -> Iterator[None]:
+        """Find the partitions whose segments end with this request, or with the transaction that it writes in.
+
+        None where they are few, and none waits for the device.
+        """
+        now_ms, seen = self._node.clock.now_ms(), set[Partition]()
+        for topic in self._request.topic_data:
+            for data in topic.partition_data:
+                partition, records = self._find(topic, data.index), data.records
+                if isinstance(partition, Partition) and records is not None:
+                    rolling = partition.log.rolling
+                    is_unnamed = rolling.needs_name
+                    if self._count > ROLLS_AT_ONCE or is_unnamed:
+                        is_next = partition in seen or rolling.comes_with(records, now_ms)
+                        self._rolls += is_next
+                        if is_unnamed and (is_next or rolling.comes_behind(records, now_ms)):
+                            self.unnamed[partition] = None
+                        seen.add(partition)
+                yield
+
+    @property
+    def must_wait(self) -> bool:
+        """Whether it must be appended in slices, or when the device knows some names."""
+        return self._rolls > ROLLS_AT_ONCE or bool(self.unnamed)
 
     def append(self, errors: dict[TopicPartition, ErrorCode]) -> Iterator[None]:
         """Append each partition's batch unless it is refused; `errors` are what the transaction coordinator says."""
