@@ -39,7 +39,7 @@ def readers_need_no_sync() -> Iterator[None]:
 @contextmanager
 def names_are_not_synced() -> Iterator[None]:
     """A sync brings the bytes of files to the device, and not the files' names."""
-    with patch.object(FlushPlan, "sync", lambda self: sync_whole(self.storage, self.files)):
+    with patch.object(FlushPlan, "sync", lambda self: sync_whole(self.storage, self.write())):
         yield
 
 

@@ -1,9 +1,5 @@
 """A log of very many segments: no read of it, and no search, goes through all of them at once."""
 
-import sys
-from collections.abc import Callable
-from types import FrameType
-
 import pytest
 
 from ottla.log.config import LogConfig
@@ -12,27 +8,12 @@ from ottla.log.partition import PartitionLog
 from ottla.log.results import Isolation
 from ottla.wire.special_timestamp import SpecialTimestamp
 from tests.log.batches import NOW_MS, batch
+from tests.log.counted_calls import calls
 from tests.log.logs import append, append_in_transaction, end, open_log
 
 _MANY = 200
 #: Calls of Python and C that more segments may cost: the depth of a search by halves.
 _MORE = 60
-
-
-def _calls(work: Callable[[], object]) -> int:
-    """How many calls of Python and C it makes."""
-    made = 0
-
-    def note(_frame: FrameType, event: str, _argument: object) -> None:
-        nonlocal made
-        made += event in ("call", "c_call")
-
-    sys.setprofile(note)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return made
 
 
 def _log_of(segments: int) -> PartitionLog:
@@ -50,7 +31,7 @@ def test_a_committed_read_does_not_look_at_the_aborts_of_each_segment(has_aborte
             append_in_transaction(log, 0)
             end(log, commit=False)
         log.read(1, 100, isolation=Isolation.READ_COMMITTED)
-        return _calls(lambda: log.read(1, 100, isolation=Isolation.READ_COMMITTED))
+        return calls(lambda: log.read(1, 100, isolation=Isolation.READ_COMMITTED))
 
     assert reading(_MANY) <= reading(4) + _MORE
 
@@ -75,11 +56,11 @@ def test_a_search_for_the_newest_record_does_not_look_into_deleted_segments() ->
     def searching(segments: int) -> int:
         log = _log_of(segments)
         log.delete_records_before(segments - 1)
-        calls = _calls(lambda: log.offset_for_timestamp(SpecialTimestamp.MAX_TIMESTAMP))
+        made = calls(lambda: log.offset_for_timestamp(SpecialTimestamp.MAX_TIMESTAMP))
         found = log.offset_for_timestamp(SpecialTimestamp.MAX_TIMESTAMP)
         assert found is not None
         assert found.offset == segments - 1
-        return calls
+        return made
 
     # Its time is older than that of all segments before it.
     assert searching(_MANY) <= searching(4) + _MORE

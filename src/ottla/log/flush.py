@@ -1,34 +1,84 @@
 """What makes a log durable, apart from the log: it waits for the device, and may do so in another thread."""
 
 import weakref
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from itertools import zip_longest
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from ottla.base.errors import StorageError
 from ottla.log.config import LogConfig
+from ottla.log.epochs import LeaderEpochs
 from ottla.log.names import LEADER_EPOCH_CHECKPOINT, SNAPSHOT, UNFINISHED_SYNC
+from ottla.log.producers import ProducerState
 from ottla.log.segment import Segment
 from ottla.log.segments import Segments
+from ottla.log.snapshot import PlannedSnapshots, Snapshots
 from ottla.log.storage import File, Storage, sync_whole
 
 #: How many segments one flush syncs; three files each are open meanwhile.
-FLUSHED_AT_ONCE: Final = 32
+_AT_ONCE: Final = 32
 
 
-class FlushPlan(NamedTuple):
-    """What makes the log durable up to an offset: `sync`, perhaps in another thread, and then `mark_flushed`."""
+class FlushPlan:
+    """What makes the log durable up to an offset: `steps`, `write` and `sync`, and then `mark_flushed`.
 
-    offset: int
-    files: tuple[File, ...]
-    storage: Storage
+    Who takes no steps and does not write leaves it to `sync`, which may run in another thread. `write` may, too, as
+    long as nobody gives the directory another name: it writes and removes files.
+    """
+
+    def __init__(
+        self, offset: int, files: Sequence[File], storage: Storage, snapshots: PlannedSnapshots | None = None
+    ) -> None:
+        self.offset = offset
+        self.storage = storage
+        self._files = tuple(files)
+        self._snapshots = snapshots
+
+    @property
+    def is_long(self) -> bool:
+        """Whether there are steps to take."""
+        return self._snapshots is not None and self._snapshots.is_long
+
+    def steps(self) -> Iterator[None]:
+        """What takes the processor."""
+        return iter(()) if self._snapshots is None else self._snapshots.steps()
+
+    def write(self) -> tuple[File, ...]:
+        """Write what is not written yet; all files that have to be on the device. StorageError."""
+        if self._snapshots is not None:
+            self._files += tuple(self._snapshots.write())
+            self._snapshots = None
+        return self._files
 
     def sync(self) -> None:
         """Return when every file and its name is on the device. StorageError when the system refuses."""
-        sync_whole(self.storage, self.files)
-        if self.files:
+        files = self.write()
+        sync_whole(self.storage, files)
+        if files:
             self.storage.sync_names()
+
+
+def plan_flush(
+    storage: Storage,
+    segments: Segments,
+    producers: ProducerState,
+    snapshots: Snapshots,
+    epochs: LeaderEpochs,
+    offset: int,
+) -> FlushPlan:
+    """What brings a log to the device, which has it up to `offset`. Its indexes are written now. StorageError."""
+    files = segments.retired_files(offset)
+    wanted = segments.ending_after(offset)
+    for segment in wanted[:_AT_ONCE]:
+        segment.save_indexes()
+        files += segment.files()
+    if len(wanted) > _AT_ONCE and wanted[_AT_ONCE].base_offset < producers.end_offset:
+        return FlushPlan(wanted[_AT_ONCE].base_offset, files, storage)
+    if epochs.file_name is not None:
+        files.append(storage.open(epochs.file_name))
+    planned = snapshots.planned(producers, (*segments.retired_bases, *segments.bases))
+    return FlushPlan(producers.end_offset, files, storage, planned)
 
 
 def heed_refusals(

@@ -24,7 +24,7 @@ from ottla.log.config import LogConfig, TimestampType
 from ottla.log.damage import drop_unreadable
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.findings import Findings
-from ottla.log.flush import FLUSHED_AT_ONCE, FlushPlan, Synced
+from ottla.log.flush import FlushPlan, Synced, plan_flush
 from ottla.log.producers import ProducerState, Refusal
 from ottla.log.record_checks import Looked
 from ottla.log.recovery import load
@@ -440,35 +440,27 @@ class PartitionLog:
 
     @property
     def needs_flush(self) -> bool:
-        """Whether something was appended since the last flush."""
-        return self.end_offset > self.flushed_offset
+        """Whether something was appended since the last flush, or that one has something to write."""
+        return self.end_offset > self.flushed_offset or self._snapshots.are_owed
 
     def roll(self, now_ms: int) -> None:
         """Close the active segment and begin the next at the end of the log. No-op while the active one is empty."""
         if self._segments.active.size_bytes == 0:
             return
         self._segments.roll(self.end_offset, self.config, now_ms)
-        self._snapshots.write(self._producers)
+        self._snapshots.roll(self._producers)
 
     def flush_plan(self) -> FlushPlan:
-        """Write what only memory holds, and return what must be synced to make the log durable up to its end.
+        """Write indexes that only memory holds, and return what makes the log durable up to its end.
 
         If nothing was appended since the last flush, it writes nothing and there is nothing to sync. A plan has a few
         segments only, because it holds their files open: after it, there may be more to flush.
         """
         if not self.needs_flush:
             return FlushPlan(self.end_offset, (), self._storage)
-        files = self._segments.retired_files(self.flushed_offset)
-        segments = self._segments.ending_after(self.flushed_offset)
-        for segment in segments[:FLUSHED_AT_ONCE]:
-            segment.save_indexes()
-            files += segment.files()
-        if len(segments) > FLUSHED_AT_ONCE and segments[FLUSHED_AT_ONCE].base_offset < self.end_offset:
-            return FlushPlan(segments[FLUSHED_AT_ONCE].base_offset, tuple(files), self._storage)
-        self._snapshots.write(self._producers)
-        self._snapshots.prune((*self._segments.retired_bases, *self._segments.bases))
-        files += [self._storage.open(name) for name in (self._snapshots.newest_name, self._epochs.file_name) if name]
-        return FlushPlan(self.end_offset, tuple(files), self._storage)
+        return plan_flush(
+            self._storage, self._segments, self._producers, self._snapshots, self._epochs, self.flushed_offset
+        )
 
     def mark_flushed(self, plan: FlushPlan) -> None:
         """The plan's `sync` has returned: recovery may begin at its offset."""
@@ -479,8 +471,7 @@ class PartitionLog:
         """Make everything durable now. Blocks until the device has it (not without `sync`: see `close`)."""
         while True:
             plan = self.flush_plan()
-            if sync:
-                plan.sync()
+            plan.sync() if sync else plan.write()
             self.mark_flushed(plan)
             del plan  # its files are closed before the next ones are opened
             if not self.needs_flush:

@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 from ottla.base.require import require
 from ottla.log.damage import OffsetRange
 from ottla.log.results import NO_GUARD, ActiveProducer, Origin, RecordError, VerificationGuard
+from ottla.log.verification import Verification
 from ottla.wire.batch import BatchHeader
 from ottla.wire.errors import ErrorCode
 
@@ -59,6 +60,7 @@ class ProducerEntry:
     __slots__ = (
         "batches",
         "coordinator_epoch",
+        "generation",
         "has_gone_on",
         "last_seen_ms",
         "last_timestamp_ms",
@@ -80,6 +82,18 @@ class ProducerEntry:
         #: It may have written more since its last batch: what it wrote is deleted, and was not on the device.
         self.has_gone_on = False
         self.batches: deque[BatchMetadata] = deque(maxlen=BATCHES_TO_RETAIN)
+        #: Since which `freeze` it may be changed.
+        self.generation = 0
+
+    def copy(self) -> "ProducerEntry":
+        """One that may be changed, in the place of this one."""
+        copied = ProducerEntry(self.producer_id, self.producer_epoch)
+        copied.coordinator_epoch = self.coordinator_epoch
+        copied.last_timestamp_ms, copied.last_seen_ms = self.last_timestamp_ms, self.last_seen_ms
+        copied.txn_first_offset = self.txn_first_offset
+        copied.has_gone_on = self.has_gone_on
+        copied.batches.extend(self.batches)
+        return copied
 
     @property
     def last_sequence(self) -> int:
@@ -114,30 +128,6 @@ class CompletedTransaction(NamedTuple):
     last_stable_offset: int
 
 
-class Verification:
-    """A transaction that is being verified with its coordinator before its first append (KIP-890)."""
-
-    __slots__ = ("confirmed", "guard", "lowest_sequence", "producer_epoch", "started_ms", "supports_epoch_bump")
-
-    def __init__(self, guard: int, sequence: int, producer_epoch: int, supports_epoch_bump: bool, now_ms: int) -> None:
-        self.guard = guard
-        #: A higher sequence must not overtake the lowest one that is still waiting.
-        self.lowest_sequence = sequence
-        self.producer_epoch = producer_epoch
-        #: Whether the producer speaks KIP-890's protocol (transaction version 2).
-        self.supports_epoch_bump = supports_epoch_bump
-        self.started_ms = now_ms
-        #: The coordinator has said yes; see `ProducerState.confirm_verification`.
-        self.confirmed = False
-
-    def update(self, sequence: int, producer_epoch: int) -> None:
-        """Another batch waits for the same verification."""
-        if producer_epoch > self.producer_epoch:
-            self.producer_epoch, self.lowest_sequence = producer_epoch, sequence
-        elif producer_epoch == self.producer_epoch:
-            self.lowest_sequence = min(self.lowest_sequence, sequence)
-
-
 class ProducerState:
     """Every producer of one partition, up to `end_offset`."""
 
@@ -158,6 +148,12 @@ class ProducerState:
         self._awaited: dict[int, tuple[int, int]] = {}
         self._verifications: dict[int, Verification] = {}
         self._next_guard = NO_GUARD + 1
+        self._generation = 0
+
+    def freeze(self) -> Sequence[ProducerEntry]:
+        """All entries as they are now: from now on each is copied before it changes, once. For snapshots."""
+        self._generation += 1
+        return tuple(self.producers.values())
 
     # ---- questions
 
@@ -177,8 +173,10 @@ class ProducerState:
 
         With `producer_id` only that one, if it is known: the others are not gone through.
         """
-        only = None if producer_id is None else self.producers.get(producer_id)
-        for entry in tuple(self.producers.values()) if producer_id is None else filter(None, (only,)):
+        for each in tuple(self.producers) if producer_id is None else (producer_id,):
+            entry = self.producers.get(each)
+            if entry is None:
+                continue
             yield ActiveProducer(
                 entry.producer_id,
                 entry.producer_epoch,
@@ -375,10 +373,8 @@ class ProducerState:
         These two do not come from `header`, which is as the client sent it.
         """
         producer_id, producer_epoch = header.producer_id, header.producer_epoch
-        entry = self.producers.get(producer_id)
-        if entry is None:
-            entry = self._begin(producer_id, producer_epoch)
-        elif entry.producer_epoch != producer_epoch:
+        entry = self._to_change(producer_id, producer_epoch)
+        if entry.producer_epoch != producer_epoch:
             entry.set_epoch(producer_epoch)
         if entry.has_gone_on:
             entry.has_gone_on = False
@@ -405,9 +401,7 @@ class ProducerState:
     ) -> CompletedTransaction | None:
         """A marker is in the log at `offset`; returns the transaction it ended, if one was open here."""
         producer_id, producer_epoch = header.producer_id, header.producer_epoch
-        entry = self.producers.get(producer_id)
-        if entry is None:
-            entry = self._begin(producer_id, producer_epoch)
+        entry = self._to_change(producer_id, producer_epoch)
         entry.set_epoch(producer_epoch)
         entry.coordinator_epoch = coordinator_epoch
         entry.last_timestamp_ms = header.max_timestamp_ms
@@ -425,9 +419,14 @@ class ProducerState:
         stable = offset + 1 if oldest is None else oldest.first_offset
         return CompletedTransaction(producer_id, first_offset, offset, committed, stable)
 
-    def _begin(self, producer_id: int, producer_epoch: int) -> ProducerEntry:
-        self._awaited.pop(producer_id, None)
-        entry = self.producers[producer_id] = ProducerEntry(producer_id, producer_epoch)
+    def _to_change(self, producer_id: int, producer_epoch: int) -> ProducerEntry:
+        entry = self.producers.get(producer_id)
+        if entry is None:
+            self._awaited.pop(producer_id, None)
+            entry = self.producers[producer_id] = ProducerEntry(producer_id, producer_epoch)
+        elif entry.generation != self._generation:
+            entry = self.producers[producer_id] = entry.copy()
+        entry.generation = self._generation
         return entry
 
     def begin_again(self, offset: int) -> None:

@@ -19,6 +19,7 @@ from ottla.base.clock import Clock
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.base.words import counted
 from ottla.broker.config import BrokerConfig
+from ottla.broker.runtime.flushing import bring_to_device
 from ottla.broker.runtime.partition import Partition
 from ottla.broker.runtime.partitions import Partitions
 from ottla.broker.runtime.slices import Slices
@@ -139,12 +140,8 @@ class Cleaner:
 
     async def _bring_to_device(self, partition: Partition) -> int:
         """Flush the log, and write down up to where it is on the device. In each pause the partition may be deleted."""
-        log, end_offset = partition.log, partition.log.end_offset
-        while log.flushed_offset < end_offset and self._is_led(partition):
-            plan = log.flush_plan()
-            await asyncio.get_running_loop().run_in_executor(None, plan.sync)
-            log.mark_flushed(plan)
-            del plan  # its files are closed before the next ones are opened
+        log = partition.log
+        await bring_to_device(partition, log.end_offset, self._partitions, self._slices)
         recovery_point = log.recovery_point
         await self._partitions.write_checkpoint(self._slices)
         return recovery_point

@@ -11,6 +11,7 @@ from ottla.base.errors import StorageError
 from ottla.broker.config import BrokerConfig
 from ottla.broker.connections import Connections
 from ottla.broker.runtime.cleaner import Cleaner
+from ottla.broker.runtime.flushing import bring_to_device
 from ottla.broker.runtime.partition import Partition
 from ottla.broker.runtime.partitions import Partitions
 from ottla.broker.runtime.slices import Slices
@@ -122,20 +123,14 @@ class Upkeep:
         Bytes in the page cache survive the end of the process, but not a loss of power. Flushing them also shortens the
         next recovery.
         """
-        loop, partitions = asyncio.get_running_loop(), self._partitions
+        partitions = self._partitions
         unflushed: list[tuple[Partition, int]] = []
         await self._slices.run(self._find_unflushed(unflushed))
         while unflushed:
             partition, end_offset = unflushed.pop()
             await asyncio.sleep(0)  # also where the disk refuses at once
-            log = partition.log
             with self._alone(partition, "flush"):
-                # In each pause this partition may be deleted, and a new topic may get its names.
-                while log.flushed_offset < end_offset and partitions.find(*partition.tp) is partition:
-                    plan = log.flush_plan()
-                    await loop.run_in_executor(None, plan.sync)
-                    log.mark_flushed(plan)
-                    del plan  # its files are closed before the next ones are opened
+                await bring_to_device(partition, end_offset, partitions, self._slices)
         await self._write_checkpoint()
 
     async def _write_checkpoint(self) -> None:

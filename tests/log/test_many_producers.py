@@ -1,0 +1,147 @@
+"""Snapshots of very many producers: what they say is noted in one turn, and is packed and written elsewhere."""
+
+import pytest
+
+from ottla.base.errors import StorageError
+from ottla.log.config import LogConfig
+from ottla.log.memory import MemoryStorage
+from ottla.log.partition import PartitionLog
+from ottla.log.snapshot import FEW_PRODUCERS, encode_snapshot
+from tests.log.batches import NOW_MS, idempotent
+from tests.log.counted_calls import calls
+from tests.log.logs import append, append_in_transaction, end, open_log, retain
+
+_MANY = FEW_PRODUCERS + 1
+#: Segments end when the tests say so, and retention takes each that is not the last one.
+_CONFIG = LogConfig(retention_bytes=1)
+
+
+def _log_of(producers: int, storage: MemoryStorage | None = None) -> PartitionLog:
+    log = open_log(storage, _CONFIG)
+    for number in range(producers):
+        append(log, idempotent(0, producer_id=number))
+    return log
+
+
+def _snapshots(storage: MemoryStorage) -> dict[int, bytes]:
+    return {int(name[:20]): bytes(file.content) for name, file in storage.files.items() if name.endswith(".snapshot")}
+
+
+def test_a_roll_packs_no_producer_where_there_are_many() -> None:
+    def rolling(producers: int) -> int:
+        log = _log_of(producers)
+        return calls(lambda: log.roll(NOW_MS))
+
+    assert rolling(4 * _MANY) == rolling(_MANY)
+
+
+def test_the_plan_of_a_flush_packs_none_and_lists_no_names() -> None:
+    def planning(producers: int) -> int:
+        storage = MemoryStorage()
+        log = _log_of(producers, storage)
+        listed: list[str] = []
+
+        def refuses(action: str, name: str) -> bool:
+            listed.extend([name] * (action == "names"))
+            return False
+
+        storage.refuses = refuses
+        made = calls(log.flush_plan)
+        assert not listed
+        return made
+
+    assert planning(4 * _MANY) == planning(_MANY)
+    planning(1)
+
+
+def test_many_producers_are_packed_some_in_a_step() -> None:
+    log = _log_of(4 * _MANY)
+    plan = log.flush_plan()
+    assert plan.is_long
+    assert len(list(plan.steps())) == 4 * _MANY // FEW_PRODUCERS + 1
+    plan.sync()
+    log.mark_flushed(plan)
+    assert not log.needs_flush
+
+
+def test_a_snapshot_says_what_was_when_its_segment_began() -> None:
+    storage = MemoryStorage()
+    log = _log_of(_MANY, storage)
+    append_in_transaction(log, 0, producer_id=_MANY)
+    expected = {}
+    for number in range(3):
+        log.roll(NOW_MS)
+        expected[log.end_offset] = encode_snapshot(log._producers.producers.values())
+        for producer_id in range(number, _MANY, 3):
+            append(log, idempotent(1, producer_id=producer_id))
+        append(log, idempotent(0, producer_id=1, epoch=number + 1))
+        end(log, commit=True, producer_id=_MANY, epoch=number)
+        append_in_transaction(log, 0, producer_id=_MANY, epoch=number + 1)
+    assert not _snapshots(storage).keys() & expected.keys()
+    expected[log.end_offset] = encode_snapshot(log._producers.producers.values())
+    plan = log.flush_plan()
+    append(log, idempotent(0, producer_id=2, epoch=9))
+    plan.sync()
+    assert _snapshots(storage) == expected
+
+
+def test_of_very_many_rolls_the_first_ones_and_the_last_one_have_theirs_and_retention_goes_on() -> None:
+    storage = MemoryStorage()
+    log = _log_of(_MANY, storage)
+    bases = []
+    for _ in range(9):
+        log.roll(NOW_MS)
+        bases.append(log.end_offset)
+        append(log, idempotent(log.end_offset - _MANY + 1, producer_id=0))
+    assert retain(log, NOW_MS) == 0, "a segment without a snapshot cannot be the first one"
+    log.flush()
+    assert sorted(_snapshots(storage)) == [*bases[:3], bases[-1], log.end_offset]
+    assert retain(log, NOW_MS) == 9
+    assert log.log_start_offset == bases[-1]
+
+
+def test_a_log_of_which_retention_takes_all_is_flushed_first() -> None:
+    storage = MemoryStorage()
+    log = _log_of(_MANY, storage)
+    log.config = LogConfig(retention_bytes=0)
+    assert retain(log, NOW_MS) == 0, "the snapshot of the segment that it has begun is owed"
+    log.flush()
+    assert retain(log, NOW_MS) == 1
+    assert log.log_start_offset == log.end_offset == _MANY
+    again = open_log(storage.after_kill(), log.config, recovery_point=_MANY, log_start_offset=_MANY)
+    assert all(append(again, idempotent(0, producer_id=number)).duplicate for number in range(_MANY))
+
+
+def test_what_a_full_disk_refuses_the_next_flush_writes() -> None:
+    storage = MemoryStorage()
+    log = _log_of(_MANY, storage)
+    log.roll(NOW_MS)
+    base = log.end_offset
+    append(log, idempotent(1, producer_id=0))
+    storage.refuses = lambda action, name: action == "write"
+    with pytest.raises(StorageError, match="refuses to write"):
+        log.flush()
+    assert log.flushed_offset < base
+    storage.refuses = None
+    log.flush()
+    assert base in _snapshots(storage)
+    again = open_log(storage.after_kill(), _CONFIG, recovery_point=log.recovery_point)
+    assert append(again, idempotent(1, producer_id=0)).duplicate
+
+
+def test_a_stop_writes_what_is_owed() -> None:
+    storage = MemoryStorage()
+    log = _log_of(_MANY, storage)
+    log.roll(NOW_MS)
+    log.close()
+    assert sorted(_snapshots(storage)) == [_MANY]
+
+
+def test_a_kill_before_the_flush_forgets_no_producer() -> None:
+    storage = MemoryStorage()
+    log = _log_of(_MANY, storage)
+    log.roll(NOW_MS)
+    append(log, idempotent(1, producer_id=0))
+    again = open_log(storage.after_kill(), _CONFIG)
+    assert all(append(again, idempotent(0, producer_id=number)).duplicate for number in range(_MANY))
+    assert retain(again, NOW_MS) == 1, "the start has made the snapshot"
