@@ -12,6 +12,11 @@ from ottla.broker.garbage import keep_out_of_the_way
 from sim.clock import MachineClock
 from sim.loop import SimLoop, run
 
+#: Objects that come in ten milliseconds: what a topic of thousands of partitions is made with.
+_GROWTH = 400
+#: Fewer are looked at in one collection while they come: some 10 ms.
+_LOOKED_AT = 25_000
+
 
 class _Cycle:
     def __init__(self, size: int) -> None:
@@ -43,7 +48,27 @@ async def _busy(clock: MachineClock) -> dict[str, list[bool]]:
     loop.call_later(1, passed.set_result, None)
     await passed
     left["kept"] = [gc.get_freeze_count() - frozen >= len(kept.content)]
+    left["short"] = [await _most_looked_at(loop) < _LOOKED_AT]
     return left
+
+
+async def _most_looked_at(loop: asyncio.AbstractEventLoop) -> int:
+    """How many objects one full collection goes through, at most, while the broker grows for ten seconds."""
+    looks, grown = [0], list[object]()
+
+    def look(phase: str, info: dict[str, int]) -> None:
+        if phase == "start" and info["generation"] == 2:
+            looks.append(len(gc.get_objects()))
+
+    gc.callbacks.append(look)
+    for _ in range(1_000):
+        grown.append([[] for _ in range(_GROWTH)])
+        passed = loop.create_future()
+        loop.call_later(0.01, passed.set_result, None)
+        await passed
+    gc.callbacks.remove(look)
+    assert len(looks) > 1
+    return max(looks)
 
 
 if __name__ == "__main__":

@@ -20,17 +20,17 @@ from ottla.base.clock import Clock
 from ottla.broker.quiet import Quiet
 
 #: How often it looks whether there are many old objects, and whether the broker is quiet (it asks every connection).
-_LOOK_S: Final = 0.2
+_LOOK_S: Final = 0.1
 _LOOK_QUIET_S: Final = 1.0
 _QUIET_MS: Final = 1_000
 #: Objects more than at the last collection of the youngest, and such collections between two of the middle generation.
 #: The middle one looks at four times as many, some 5 to 15 ms.
-_YOUNG: Final = 5_000
+_YOUNG: Final = 2_000
 _MIDDLE: Final = 2
 #: So many collections of the middle generation never happen.
 _NEVER: Final = 2**31 - 1
 #: So many old objects are too few for a collection while a client waits: it takes 5 to 15 ms for them.
-_FEW: Final = 20_000
+_FEW: Final = 12_000
 #: Less garbage than this is not worth a line of the log: what is alive is there to stay.
 _TOLD: Final = 1_000
 
