@@ -10,6 +10,7 @@ from setuptools.command.build_py import build_py
 COMPILED = [
     "ottla.log.cleaner.kept_records",
     "ottla.log.cleaner.offset_map",
+    "ottla.log.index_order",
     "ottla.wire.batch_walk",
     "ottla.wire.codec",
     "ottla.wire.hashing",

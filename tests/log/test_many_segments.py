@@ -1,15 +1,18 @@
 """A log of very many segments: no read of it, and no search, goes through all of them at once."""
 
+import tracemalloc
+
 import pytest
 
 from ottla.log.config import LogConfig
 from ottla.log.memory import MemoryStorage
 from ottla.log.partition import PartitionLog
 from ottla.log.results import Isolation
+from ottla.log.witnesses import Outside
 from ottla.wire.special_timestamp import SpecialTimestamp
 from tests.log.batches import NOW_MS, batch
 from tests.log.counted_calls import calls
-from tests.log.logs import append, append_in_transaction, end, open_log
+from tests.log.logs import TP, append, append_in_transaction, end, open_log
 
 _MANY = 200
 #: Calls of Python and C that more segments may cost: the depth of a search by halves.
@@ -70,3 +73,37 @@ def test_a_search_by_time_passes_over_some_older_segments_in_a_step() -> None:
     log = _log_of(3 * _MANY)
     steps = list(log.search_timestamp(NOW_MS + 100 * 3 * _MANY - 100))
     assert len(steps) > 4
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+def test_a_checkpoint_does_not_go_through_what_was_aborted_before(is_new: bool) -> None:
+    def checkpointing(aborted: int) -> int:
+        storage = MemoryStorage()
+        log = open_log(storage)
+        for number in range(aborted):
+            append_in_transaction(log, number)
+            end(log, commit=False)
+        if is_new:
+            log.close()
+            log = PartitionLog.open(TP, storage, LogConfig(), NOW_MS, clean=True, outside=Outside(aborts=log.aborts))
+        made = calls(lambda: log.aborts)
+        assert log.aborts[0].entries == aborted
+        return made
+
+    assert checkpointing(_MANY) == checkpointing(2)
+
+
+def test_the_entries_of_an_index_are_looked_at_without_an_object_for_each() -> None:
+    """A gigabyte of small batches has 262,144, and each read of an old segment begins with a look at them."""
+    log = open_log(MemoryStorage(), LogConfig(index_interval_bytes=0))
+    for number in range(2_000):
+        append(log, batch(timestamps_ms=[NOW_MS + number]))
+    index, times = log._segments.active.offset_index, log._segments.active.time_index
+    assert min(index.entries, times.entries) > 1_900
+    tracemalloc.start()
+    try:
+        for each in (index, times):
+            each.check_order()
+        assert tracemalloc.get_traced_memory()[1] < 10_000
+    finally:
+        tracemalloc.stop()

@@ -9,13 +9,12 @@ again in any case. A closed segment's file is read at its first use, and `unload
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
-from itertools import islice
-from operator import le, lt
+from collections.abc import Iterator
 from struct import Struct
 from typing import ClassVar, Final, NamedTuple
 
 from ottla.base.errors import CorruptDataError
+from ottla.log.index_order import ascend
 from ottla.log.storage import Buffer, Storage
 
 _OFFSET_ENTRY: Final = Struct(">ii")
@@ -203,9 +202,9 @@ class OffsetIndex(_Index):
 
     def check_order(self) -> None:
         """Read every entry; CorruptDataError unless each follows the one before it, and the first the file's start."""
-        entries = list(_OFFSET_ENTRY.iter_unpack(self._loaded()))
-        ascends = _ascend([each[0] for each in entries]) and _ascend([each[1] for each in entries])
-        if not ascends or (entries and min(entries[0]) < 0):
+        entries, size = self._loaded(), self.entry_bytes
+        ascends = ascend(entries, size, 0, 4, True) and ascend(entries, size, 4, 4, True)
+        if not ascends or (entries and min(_OFFSET_ENTRY.unpack_from(entries)) < 0):
             raise CorruptDataError(f"{self.name}: its entries are out of order")
 
     def _entry(self, slot: int) -> OffsetPosition:
@@ -264,9 +263,8 @@ class TimeIndex(_Index):
 
     def check_order(self) -> None:
         """Read every entry; CorruptDataError unless each follows the one before it."""
-        entries = list(_TIME_ENTRY.iter_unpack(self._loaded()))
-        offsets = [each[1] for each in entries]
-        if not (_ascend([each[0] for each in entries]) and all(map(le, offsets, islice(offsets, 1, None)))):
+        entries, size = self._loaded(), self.entry_bytes
+        if not (ascend(entries, size, 0, 8, True) and ascend(entries, size, 8, 4, False)):
             raise CorruptDataError(f"{self.name}: its entries are out of order")
 
     def _entry(self, slot: int) -> TimestampEntry:
@@ -274,7 +272,3 @@ class TimeIndex(_Index):
             return TimestampEntry(-1, self.base_offset)
         timestamp_ms, relative = _TIME_ENTRY.unpack_from(self._loaded(), slot * self.entry_bytes)
         return TimestampEntry(timestamp_ms, self.base_offset + relative)
-
-
-def _ascend(numbers: Sequence[int]) -> bool:
-    return all(map(lt, numbers, islice(numbers, 1, None)))

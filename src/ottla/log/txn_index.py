@@ -82,7 +82,10 @@ class TransactionIndex:
 
     def fits(self, seal: AbortsSeal) -> bool:
         """Whether the entries begin with those that were sealed."""
-        return seal.entries <= len(self.entries) and self._sealed(_NO_SEAL, seal.entries) == seal
+        if seal.entries > len(self.entries) or self._sealed(_NO_SEAL, seal.entries) != seal:
+            return False
+        self._seal = seal
+        return True
 
     def _sealed(self, done: AbortsSeal, count: int) -> AbortsSeal:
         return AbortsSeal(count, crc32c(_packed(self.entries[done.entries : count]), done.checksum))
@@ -122,12 +125,14 @@ class TransactionIndex:
         if self._saved == len(self.entries):
             return
         self._is_changed = True
-        file = self._storage.open(self.name, create=True)
+        file, packed = self._storage.open(self.name, create=True), _packed(self.entries[self._saved :])
         try:
             file.truncate(min(file.size_bytes, self._saved * _ENTRY.size))
-            file.append([_packed(self.entries[self._saved :])])
+            file.append([packed])
         finally:
             file.close()
+        if self._seal.entries == self._saved:  # a checkpoint would have to go through them again
+            self._seal = AbortsSeal(len(self.entries), crc32c(packed, self._seal.checksum))
         self._saved = len(self.entries)
 
     def clear(self) -> None:
