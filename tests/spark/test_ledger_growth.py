@@ -1,5 +1,6 @@
 """What stays in the ledger for good, and that nothing that went makes a replay look new (ADR 0012)."""
 
+import random
 from collections import Counter
 from itertools import cycle
 
@@ -305,6 +306,8 @@ def test_s2_a_decision_is_not_refused_for_what_is_forgotten_with_it() -> None:
     size = sum(len(key) + len(value or b"") for key, value in (encode("s", record) for record in written.records))
     assert 500_000 < size <= 524_288
     assert isinstance(written.records[0], Decision) and written.records[0].key == BatchKey("r", 0)
-    wide = [report._replace(slot=slot) for slot in range(20_000)]
+    chance = random.Random(7)
+    handles = [Handle(slot_id("s", slot), chance.randrange(10**10), chance.randrange(2**15)) for slot in range(30_000)]
+    wide = [report._replace(slot=slot, handle=handle) for slot, handle in enumerate(handles)]
     alone = next(commit_batch(wide, {}, Plan(None, "t")))
     assert isinstance(alone, AppendInTransaction) and len(alone.records) == 1

@@ -12,10 +12,10 @@ from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
 from ottla.spark.errors import PipelineError
 from ottla.spark.ids import driver_id, slot_id
-from ottla.spark.ledger import BatchKey, Decision, Done, Handle, Ledger, SlotDecision
+from ottla.spark.ledger import MOST_SLOTS, BatchKey, Decision, Done, Handle, Ledger, SlotDecision
 from ottla.spark.ledger_io import LedgerKafka
 from ottla.spark.link import KafkaLink
-from ottla.spark.protocol import Append, AppendInTransaction, InitProducer, ReadLedger, Steps
+from ottla.spark.protocol import Append, AppendInTransaction, EndTransactions, InitProducer, ReadLedger, Steps
 from ottla.wire.messages.fetch import PartitionData
 from tests.spark.brokers import on_either_broker
 from tests.spark.forbidding_link import forbidding_link
@@ -86,8 +86,28 @@ def test_s2_a_decision_is_found_whatever_high_watermark_a_new_leader_answers(
         link.shut()
 
 
+@on_either_broker
+def test_s2_a_decision_of_as_many_slots_as_there_may_be_fits(bootstrap: str, fresh_name: Callable[[str], str]) -> None:
+    sink, link = fresh_name("wide"), KafkaLink({"bootstrap.servers": bootstrap})
+    slots = tuple(SlotDecision(n, n, "0" * 32, Handle(slot_id(sink, n), n, 0)) for n in range(MOST_SLOTS))
+
+    def steps() -> Steps:
+        handle: Handle = yield InitProducer(driver_id(sink))
+        yield AppendInTransaction(handle, (Decision(KEY, handle, slots),), {})
+        yield EndTransactions((handle,), commit=True)
+        return (yield ReadLedger())
+
+    try:
+        ledger = LedgerKafka(link, sink, fresh_name("ledger"), 1, 60_000)
+        (decision,) = link.run(ledger.drive(steps())).undone()
+        assert decision.slots == tuple(slot._replace(digest="") for slot in slots)
+    finally:
+        link.shut()
+
+
 def test_s2_a_decision_of_too_many_slots_says_what_to_do(bootstrap: str, fresh_name: Callable[[str], str]) -> None:
     sink, link = fresh_name("wide"), KafkaLink({"bootstrap.servers": bootstrap})
+    topic = made(bootstrap, fresh_name("ledger"), {"cleanup.policy": "compact", "max.message.bytes": "100000"})
     slots = tuple(SlotDecision(n, 1, "0" * 32, Handle(slot_id(sink, n), n, 0)) for n in range(20_000))
 
     def steps() -> Steps:
@@ -95,7 +115,7 @@ def test_s2_a_decision_of_too_many_slots_says_what_to_do(bootstrap: str, fresh_n
         return (yield AppendInTransaction(handle, (Decision(KEY, handle, slots),), {}))
 
     try:
-        ledger = LedgerKafka(link, sink, fresh_name("ledger"), 1, 60_000)
+        ledger = LedgerKafka(link, sink, topic, 1, 60_000)
         with pytest.raises(ConfigError, match=r"20000 slots.* coalesce .*raise max\.message\.bytes of ledger-"):
             link.run(ledger.drive(steps()))
     finally:

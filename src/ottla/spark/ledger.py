@@ -23,9 +23,15 @@ from typing import Any, Final, NamedTuple
 
 from ottla.spark.errors import LedgerFormatError
 from ottla.spark.ids import PREFIX
+from ottla.spark.packed import packed, unpacked
 
-#: The version of the JSON forms below, written into every value.
-FORMAT_VERSION = 1
+#: The version of the JSON forms below, written into every value; the second one is that of packed slots.
+FORMAT_VERSION, _PACKED_VERSION = 1, 2
+#: The slots of a decision that take more are packed. They are one record, and a topic takes a megabyte unless it is set
+#: otherwise. Those of a smaller one are as versions before can read them.
+_PLAIN_BYTES: Final = 262_144
+#: So many slots fit into a decision, whatever is in them.
+MOST_SLOTS: Final = 40_000
 #: The form of the writer's transactional ids (`ottla.spark.ids`), written into every value. The former form, without a
 #: prefix, was number 1 and was not written.
 ID_FORM = 2
@@ -60,7 +66,7 @@ class SlotMarker(NamedTuple):
 
 class SlotDecision(NamedTuple):
     """One slot in a decision. `handle` is None for a slot without rows, and for one whose rows are committed already or
-    with the decision."""
+    with the decision. Where the slots are many, the ledger has no digests here: those of the markers count."""
 
     slot: int
     rows: int
@@ -200,6 +206,8 @@ def encode(sink: str, record: LedgerRecord) -> tuple[bytes, bytes | None]:
         case Decision(_, driver, slots, plan):
             key |= {"kind": "decision"}
             value |= {"driver": driver, "slots": slots, "plan": plan}
+            if len(_json(slots)) > _PLAIN_BYTES:
+                value |= {"v": _PACKED_VERSION, "slots": packed([slot._replace(digest="") for slot in slots])}
         case Done(_, driver):
             key |= {"kind": "done"}
             value |= {} if driver is None else {"driver": driver}
@@ -216,7 +224,7 @@ def decode(key: bytes | None, value: bytes | None) -> Entry:
         if value is None:
             return Entry(sink, Forgotten(name["query"], name["kind"], name.get("slot")))
         body = json.loads(value)
-        if body["v"] != FORMAT_VERSION:
+        if body["v"] not in (FORMAT_VERSION, _PACKED_VERSION if name["kind"] == "decision" else FORMAT_VERSION):
             raise LedgerFormatError(f"ledger record {name} has format {body['v']}: a newer Ottla has written it")
         return Entry(sink, _record(name, body), "ids" not in body)
     except (ValueError, KeyError, TypeError) as error:
@@ -229,7 +237,8 @@ def _record(name: dict[str, Any], body: dict[str, Any]) -> LedgerRecord:
         case "slot":
             return SlotMarker(batch, name["slot"], body["rows"], body["digest"])
         case "decision":
-            slots = tuple(map(_slot, body["slots"]))
+            is_packed = body["v"] == _PACKED_VERSION
+            slots = tuple(map(_slot, unpacked(body["slots"]) if is_packed else body["slots"]))
             return Decision(batch, Handle(*body["driver"]), slots, Plan(*body.get("plan", ())))
         case "done":
             return Done(batch, Handle(*body["driver"]) if "driver" in body else None)

@@ -171,7 +171,10 @@ Steps = Generator[Request, Any, Any]
 
 
 class Claim(NamedTuple):
-    """The right to commit one batch, and what the ledger proved when it was taken. The driver sends it to its tasks."""
+    """The right to commit one batch, and what the ledger proved when it was taken. The driver sends it to its tasks.
+
+    The report of slot 0 brings it back to commit(). It may be long, and the others say only whose it is.
+    """
 
     sink: str
     driver: Handle
@@ -185,6 +188,10 @@ class Claim(NamedTuple):
     def only_for(self, query: str) -> "Claim":
         """The claim with only that part of the past which a batch of `query` needs."""
         return self._replace(past={name: past for name, past in self.past.items() if name == query or past.committed})
+
+    def reported_by(self, slot: int) -> "Claim":
+        """What of the claim a slot's report carries."""
+        return self if slot == 0 else Claim(self.sink, self.driver, {})
 
 
 def claim_sink(sink: str) -> Steps:
@@ -304,6 +311,7 @@ def check_same(claim: Claim, expected: SlotMarker, rows: int, digest: str) -> No
 class SlotReport(NamedTuple):
     """What a task sends to the driver. `handle` is set if the task has left a transaction open, and only then."""
 
+    #: See `Claim.reported_by`.
     claim: Claim
     key: BatchKey
     slot: int
@@ -317,6 +325,11 @@ class SlotReport(NamedTuple):
     staged: Staged | None = None
 
 
+def claim_of(reports: Sequence[SlotReport]) -> Claim:
+    """The claim of a batch whose slots have all reported."""
+    return min(reports, key=lambda report: report.slot).claim
+
+
 def commit_batch(reports: Sequence[SlotReport], offsets: GroupOffsets, plan: Plan) -> Steps:
     """Decide the batch and end its slots. Safe to repeat with the same reports, in any process. Returns None.
 
@@ -324,7 +337,7 @@ def commit_batch(reports: Sequence[SlotReport], offsets: GroupOffsets, plan: Pla
     completes the batch) or InDoubtError.
     """
     require(reports, "Spark sends at least one message for every batch")
-    claim, key = reports[0].claim, reports[0].key
+    claim, key = claim_of(reports), reports[0].key
     require(all(r.key == key and r.claim.driver == claim.driver for r in reports), "reports of one batch agree")
     _check_is_a_replay(claim, key, plan)
     if all(report.task is SlotTask.SKIP for report in reports):

@@ -22,7 +22,7 @@ from ottla.spark import faults, worker_processes
 from ottla.spark.client_errors import told
 from ottla.spark.columns import RowDigest, check_writable
 from ottla.spark.errors import PipelineError
-from ottla.spark.ledger import UNNAMED, BatchKey, Handle, Plan, SlotMarker
+from ottla.spark.ledger import MOST_SLOTS, UNNAMED, BatchKey, Handle, Plan, SlotMarker
 from ottla.spark.ledger_io import LedgerKafka
 from ottla.spark.link import link
 from ottla.spark.moved import check_not_moved, sink_in_use
@@ -36,6 +36,7 @@ from ottla.spark.protocol import (
     SlotTask,
     abort_batch,
     check_same,
+    claim_of,
     claim_sink,
     commit_batch,
     committed_plan,
@@ -116,7 +117,12 @@ class KafkaSink:
         claim = self.claim
         require(claim is not None, "the sink was claimed before its tasks started")
         assert claim is not None
-        claim = claim.only_for(key.query)  # the claim goes back to the driver with every task's message
+        if slot >= MOST_SLOTS:
+            raise ConfigError(
+                f"sink {claim.sink}: the write has more than {MOST_SLOTS} Spark partitions. Each is a slot, and one "
+                "decision has to name all of them: coalesce the rows before they are written"
+            )
+        claim = claim.only_for(key.query)
         options = self.options
         by_option = options.batch_id is not None and options.checkpoint is None
         task, marker = slot_task(claim, key, slot, options.topic, by_option=by_option)
@@ -128,7 +134,8 @@ class KafkaSink:
                 digest.update(batch)
         if marker is not None:
             check_same(claim, marker, digest.rows, digest.hex())
-        return SlotMessage(SlotReport(claim, key, slot, task, digest.rows, digest.hex(), None), digest.rows)
+        whose = claim.reported_by(slot)
+        return SlotMessage(SlotReport(whose, key, slot, task, digest.rows, digest.hex(), None), digest.rows)
 
     def _write_slot(
         self, claim: Claim, key: BatchKey, slot: int, batches: Iterator[Any], attempt: int | None
@@ -158,7 +165,7 @@ class KafkaSink:
                 writer.give_up()
             raise
         report = SlotReport(
-            claim,
+            claim.reported_by(slot),
             key,
             slot,
             SlotTask.WRITE,
@@ -182,7 +189,7 @@ class KafkaSink:
         if not reports:
             return
         require(len(reports) == len(messages), "every slot reports to commit()")
-        claim, key = reports[0].claim, reports[0].key
+        claim, key = claim_of(reports), reports[0].key
         if batch is not None and self._has_default_id and any(each.task is not SlotTask.SKIP for each in reports):
             self._drive(check_not_moved(claim, key), key.batch)
         self.options = replace(self.options, sink_id=claim.sink)
@@ -211,7 +218,7 @@ class KafkaSink:
     def _planned(self, checkpoint: str | None, batch: int | None, reports: Sequence[SlotReport]) -> Planned:
         """What the checkpoint says of the batch. Raises PipelineError if the batch needs that and it cannot be read."""
         options, key = self.options, reports[0].key
-        decided = committed_plan(reports[0].claim, key).offsets is not None
+        decided = committed_plan(claim_of(reports), key).offsets is not None
         if key.query == UNNAMED:
             checkpoint = None  # it has none; the option may be there to name the sink
         if batch is None and checkpoint is None:
@@ -276,7 +283,7 @@ def _reports(messages: Sequence[Any]) -> list[SlotReport]:
 
 
 def _note(reports: Sequence[SlotReport]) -> SinkNote:
-    claim, written = reports[0].claim, [report for report in reports if report.task is SlotTask.WRITE]
+    claim, written = claim_of(reports), [report for report in reports if report.task is SlotTask.WRITE]
     skipped = all(report.task is SlotTask.SKIP for report in reports)
     handles = sum(report.handle is not None for report in reports)
     return SinkNote(
