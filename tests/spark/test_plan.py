@@ -23,11 +23,12 @@ A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
     st.none() | st.text(max_size=5),
     st.dictionaries(st.text(max_size=3), st.text(max_size=3)),
     st.none() | st.builds(Cut, WHOLE, WHOLE, st.integers(1, 99)),
+    OFFSETS,
 )
 def test_a_source_offset_is_read_as_it_was_written(
-    start: Offsets, end: Offsets, group: str | None, ids: dict[str, str], cut: Cut | None
+    start: Offsets, end: Offsets, group: str | None, ids: dict[str, str], cut: Cut | None, epochs: Offsets
 ) -> None:
-    offset = SourceOffset(start, end, group, ids, cut=cut)
+    offset = SourceOffset(start, end, group, ids, cut=cut, epochs=epochs)
     assert SourceOffset.from_json(json.loads(json.dumps(offset.to_json()))) == offset
 
 
@@ -115,6 +116,28 @@ def test_s1_a_transaction_that_is_open_is_no_end_of_a_log(ids: dict[str, str]) -
     told = "was read up to 16: it was cut" if ids else "was read up to 16, then made anew; it ends at 15 now"
     assert told in plan.check_no_loss(read, logs)[0]
     assert plan.next_target(read, logs) == (({A0: 15}, {A0: 15}) if ids else ({A0: 0}, {A0: 10}))
+
+
+def test_s1_a_log_that_was_cut_is_not_held_back_by_a_transaction_that_came_since() -> None:
+    """Ten were read; it was cut at 4, and since then has 12, of which a transaction is open at 6."""
+    read, logs = SourceOffset({}, {A0: 10}, epochs={A0: 1}), Logs({A0: 0}, {A0: 6}, ends={A0: 12}, epochs={A0: 2})
+    assert plan.of_an_earlier_epoch(read, logs) == {A0: 1}
+    assert plan.held_back(read, logs) == {A0: 10}
+    logs = logs._replace(cuts={A0: 4})
+    assert plan.held_back(read, logs) == {}
+    assert plan.next_target(read, logs) == ({A0: 4}, {A0: 6})
+    assert plan.check_no_loss(read, logs) == [
+        "partition a-0 was read up to 10, then cut at 4; it ends at 12 now, with other records in between"
+    ]
+
+
+@pytest.mark.parametrize("now", [{}, {A0: 2}, {A0: 1}])
+def test_s1_a_leader_of_the_same_epoch_or_of_an_earlier_one_is_not_asked(now: dict[TopicPartition, int]) -> None:
+    """Brokers that tell of no epoch are not, either, nor is anybody about a topic that was made anew."""
+    read, logs = SourceOffset({}, {A0: 10}, ids={"a": "A"}, epochs={A0: 2}), Logs({A0: 0}, {A0: 12}, epochs=now)
+    assert plan.of_an_earlier_epoch(read, logs) == {}
+    assert plan.of_an_earlier_epoch(read._replace(epochs={}), logs._replace(epochs={A0: 3})) == {}
+    assert plan.of_an_earlier_epoch(read, logs._replace(ids={"a": "B"}, epochs={A0: 3})) == {}
 
 
 @given(OFFSETS, st.data())

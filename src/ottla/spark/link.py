@@ -23,9 +23,10 @@ from ottla.client.config.producer import producer_config
 from ottla.client.core.intents import COORDINATOR_MOVED, CoordinatorKind
 from ottla.client.core.metadata import NO_TOPIC_ID, ClusterSnapshot, old_metadata_s
 from ottla.client.core.negotiation import CAPS_OF_FIRST_TRANSACTIONS, BrokerVersions
+from ottla.client.core.offsets import OffsetAndTimestamp
 from ottla.client.errors import IllegalStateError, KafkaError, OffsetOutOfRangeError, RequestTimeoutError, raise_for
 from ottla.client.net.cluster import Cluster
-from ottla.client.net.log_offsets import list_offsets
+from ottla.client.net.log_offsets import epoch_ends, list_offsets
 from ottla.client.net.requests import Requests, only
 from ottla.client.net.topics import require_topic
 from ottla.spark.doubt import Doubt
@@ -166,14 +167,29 @@ class KafkaLink:
         else the high watermark. The answer is -1 when no record is at or after the time. Partitions that do not exist
         are left out.
         """
+        return {tp: at.offset for tp, at in (await self._list(times, committed)).items()}
+
+    async def ends(self, tps: Iterable[TopicPartition], *, committed: bool) -> dict[TopicPartition, tuple[int, int]]:
+        """The end of each partition, as `offsets_at` has it, and the leader epoch that it is told of; -1 if of none."""
+        found = await self._list(dict.fromkeys(tps, SpecialTimestamp.LATEST), committed)
+        return {tp: (at.offset, at.leader_epoch) for tp, at in found.items()}
+
+    async def _list(
+        self, times: Mapping[TopicPartition, int], committed: bool
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
         async with self._requests.ready() as deadline:
             with self.cluster.tracking({tp.topic for tp in times}) as is_new:
                 if is_new:
                     await self.cluster.refreshed(deadline.left_ms)  # else a new topic would look as if it were gone
-                found = await list_offsets(
+                return await list_offsets(
                     self.cluster, times, read_committed=committed, timeout_ms=deadline.left_ms, leave_out_gone=True
                 )
-        return {tp: at.offset for tp, at in found.items()}
+
+    async def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Where the log of each partition leaves a leader epoch; -1 where its leader does not know it."""
+        async with self._requests.ready() as deadline:
+            with self.cluster.tracking({tp.topic for tp in epochs}):
+                return await epoch_ends(self.cluster, epochs, timeout_ms=deadline.left_ms)
 
     async def fetch(
         self,

@@ -2,15 +2,16 @@
 
 A source offset, as Spark keeps it in the checkpoint, holds where its micro-batch begins *and* ends:
 
-    {"from": {"topic": {"0": 5}}, "group": "g", "ids": {"topic": "1fOW..."},
+    {"epochs": {"topic": {"0": 3}}, "from": {"topic": {"0": 5}}, "group": "g", "ids": {"topic": "1fOW..."},
      "tasks": {"minRecordsPerPartition": 100}, "to": {"topic": {"0": 9}}, "v": 1}
 
 It holds the beginning because Spark does not store the initial offset of a Python source: a replay of the first batch
 would begin where `latest` is at that time. It says how the batch is cut into tasks: a replay has the same tasks, and a
 sink the same slots, although the options are others by then. Spark compares offsets as JSON text, so keys are sorted,
 and an offset that did not move is given back unchanged. The topics' ids show when a topic was deleted and made again
-(KIP-516). Spark does not check that offsets move forward, so `next_target` makes sure of it. Only where a log lost its
-end do they move back, to where it ends by then: what comes later has those offsets.
+(KIP-516), and the leader epochs when a log has lost its end and grown since (KIP-320). Spark does not check that
+offsets move forward, so `next_target` makes sure of it. Only where a log lost its end do they move back, to where it
+was cut as far as that is known: what comes later has those offsets.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -77,7 +78,8 @@ _CUT_OPTIONS = ("minPartitions", "maxRecordsPerPartition", "minRecordsPerPartiti
 class SourceOffset(NamedTuple):
     """A micro-batch: where it begins and ends, the group whose offsets it moves, its topics' ids, and its tasks.
 
-    The ids are as Kafka prints them; brokers before 2.8 have none. One that Spark's own connector has planned,
+    `epochs` are those of the leaders that were asked for its end: all that lies before it is of these epochs or earlier
+    ones. The ids are as Kafka prints them; brokers before 2.8 have none. One that Spark's own connector has planned,
     `{"topic":{"0":20}}`, is `adopted`: it says nothing but where the batch ends.
     """
 
@@ -88,10 +90,12 @@ class SourceOffset(NamedTuple):
     adopted: bool = False
     #: None in an offset from before it was kept.
     cut: Cut | None = None
+    epochs: Mapping[TopicPartition, int] = {}
 
     def to_json(self) -> dict[str, Any]:
         """What Spark keeps in the checkpoint."""
-        value: dict[str, Any] = {"from": offsets_to_json(self.start)}
+        value: dict[str, Any] = {"epochs": offsets_to_json(self.epochs)} if self.epochs else {}
+        value["from"] = offsets_to_json(self.start)
         if self.group is not None:
             value["group"] = self.group
         if self.ids:
@@ -110,7 +114,8 @@ class SourceOffset(NamedTuple):
                 return cls({}, offsets_from_json(value), adopted=True)
             start, end = offsets_from_json(value["from"]), offsets_from_json(value["to"])
             cut = Cut.from_json(value["tasks"]) if "tasks" in value else None
-            return cls(start, end, value.get("group"), dict(value.get("ids", {})), cut=cut)
+            epochs = offsets_from_json(value.get("epochs", {}))
+            return cls(start, end, value.get("group"), dict(value.get("ids", {})), cut=cut, epochs=epochs)
         except (ValueError, KeyError, TypeError, AttributeError):
             raise ValueError(f"the checkpoint's offset is not one of this source: {value!r}") from None
 
@@ -119,13 +124,16 @@ class Logs(NamedTuple):
     """The partitions that exist now: the earliest offset and the end of each, and their topics' ids.
 
     `latest` is the end of what the query may read. Where an open transaction may hold back readers of committed records
-    before what was read already, `ends` has the end of the log itself.
+    before what was read already, `ends` has the end of the log itself. `epochs` are those of the leaders that said so.
+    `cuts` is where logs have lost what was read, though they may be longer now.
     """
 
     earliest: Offsets
     latest: Offsets
     ids: Mapping[str, str] = {}
     ends: Mapping[TopicPartition, int] = {}
+    epochs: Mapping[TopicPartition, int] = {}
+    cuts: Mapping[TopicPartition, int] = {}
 
     def end(self, tp: TopicPartition) -> int:
         """Where the log of a partition that exists ends, as far as that was asked."""
@@ -161,6 +169,9 @@ def check_no_loss(
             losses.append(f"partition {tp} is gone; offset {offset} was to be read next")
         elif tp in anew:
             losses.append(f"partition {tp} was read up to {offset}, then made anew; it ends at {logs.end(tp)} now")
+        elif tp in logs.cuts:
+            told = f"was read up to {offset}, then cut at {logs.cuts[tp]}"
+            losses.append(f"partition {tp} {told}; it ends at {logs.end(tp)} now, with other records in between")
         elif logs.end(tp) < offset:
             losses.append(f"partition {tp} ends at {logs.end(tp)} but was read up to {offset}: it was cut")
         elif logs.earliest.get(tp, 0) > offset:
@@ -173,8 +184,17 @@ def check_no_loss(
 def held_back(read: SourceOffset, logs: Logs) -> Offsets:
     """What was read up to an offset that is in the log, behind the end of what the query may read: a transaction is
     open."""
-    same = logs.latest.keys() - made_anew(read, logs)
+    same = logs.latest.keys() - made_anew(read, logs) - logs.cuts.keys()
     return {tp: at for tp, at in read.end.items() if tp in same and logs.latest[tp] < at <= logs.end(tp)}
+
+
+def of_an_earlier_epoch(read: SourceOffset, logs: Logs) -> dict[TopicPartition, int]:
+    """Partitions that have had another leader since they were read, and the epoch then: the new one may lack something.
+
+    A leader of an earlier epoch was deposed, and what it says of a later one is nothing.
+    """
+    same = read.end.keys() & read.epochs.keys() & logs.latest.keys() - made_anew(read, logs)
+    return {tp: read.epochs[tp] for tp in sorted(same) if logs.epochs.get(tp, -1) > read.epochs[tp]}
 
 
 def doubtful(offsets: Offsets, ids: Mapping[str, str], logs: Logs) -> set[TopicPartition]:
@@ -189,14 +209,16 @@ def next_target(read: SourceOffset, logs: Logs) -> tuple[Offsets, Offsets]:
     """Where the next batch begins and could end, for the partitions that exist.
 
     A partition that is new, or was deleted and made again, begins at its earliest offset. One that lost its end goes
-    back to where its log ends now, as in Spark's connector: the next records get the offsets that were read already.
+    back to where it was cut, or where that is not known to where its log ends now, as in Spark's connector: the next
+    records get the offsets that were read already.
     Every other partition only moves forward: what Spark has planned once must not be read again.
     """
     anew = made_anew(read, logs)
     start = {}
     for tp in logs.latest:
         earliest = logs.earliest.get(tp, 0)
-        start[tp] = earliest if tp in anew else max(min(read.end.get(tp, earliest), logs.end(tp)), earliest)
+        there = min(logs.end(tp), logs.cuts.get(tp, logs.end(tp)))
+        start[tp] = earliest if tp in anew else max(min(read.end.get(tp, earliest), there), earliest)
     return start, {tp: max(start[tp], logs.latest[tp]) for tp in logs.latest}
 
 

@@ -78,7 +78,8 @@ class OttlaReader(DataSourceReader):  # type: ignore[misc]
         topics.require_stable(options.end.option, end)
         bounds.require_order(start, end)
         furthest = {tp: max(start.get(tp, 0), at) for tp, at in end.items()}
-        earliest, latest, ids, _ = topics.confirmed(topics.logs(there), furthest, there.ids)
+        logs = topics.confirmed(topics.logs(there), furthest, there.ids)
+        earliest, latest, ids = logs.earliest, logs.latest, logs.ids
         topics.losses(
             bounds.outside(options.start.option, start, earliest, latest)
             + bounds.outside(options.end.option, end, earliest, latest)
@@ -148,10 +149,10 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
             bounds.require_assigned(self._options.partitions, there.partitions)
             start = topics.resolve(bound, there.partitions)
             topics.require_stable(bound.option, start)
-            earliest, latest, ids, _ = topics.confirmed(topics.logs(there), start, there.ids)
-            topics.losses(bounds.outside(bound.option, start, earliest, latest))
-            start = bounds.inside(start, earliest, latest)
-            self._initial = SourceOffset({}, start, self._group, ids).to_json()
+            logs = topics.confirmed(topics.logs(there), start, there.ids)
+            topics.losses(bounds.outside(bound.option, start, logs.earliest, logs.latest))
+            start = bounds.inside(start, logs.earliest, logs.latest)
+            self._initial = SourceOffset({}, start, self._group, logs.ids, epochs=logs.epochs).to_json()
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -169,7 +170,8 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         itself with another `kafka.isolation.level`, lies behind one.
         """
         read = _offset_of(start)
-        logs = self._logs = self._topics.confirmed(self._ask(), read.end, read.ids)
+        logs = self._topics.confirmed(self._ask(), read.end, read.ids)
+        logs = self._logs = self._topics.with_cuts(logs, read)
         self._require_assigned(read, logs)
         self._topics.losses(plan.check_no_loss(read, logs, self._topics.asked))
         self._topics.require_stable("the checkpoint", plan.held_back(read, logs))
@@ -180,7 +182,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
             return start
         if isinstance(limit, ReadMaxRows):
             end = plan.limited(begin, end, limit.max_rows)
-        return SourceOffset(begin, end, self._group, logs.ids, cut=self._options.cut).to_json()
+        return SourceOffset(begin, end, self._group, logs.ids, cut=self._options.cut, epochs=logs.epochs).to_json()
 
     def _require_assigned(self, read: SourceOffset, logs: Logs) -> None:
         """Checked once: a query that continues from a checkpoint may have another `assign`. Partitions that the query

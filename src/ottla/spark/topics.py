@@ -14,9 +14,10 @@ from ottla.spark.ids import TOPIC_PREFIX
 from ottla.spark.link import KafkaLink, link
 from ottla.spark.options import SourceOptions
 from ottla.spark.patterns import topic_pattern
-from ottla.spark.plan import Logs, Offsets
+from ottla.spark.plan import Logs, Offsets, SourceOffset
 
 log = logging.getLogger("ottla.spark")
+_NONE = (-1, -1), -1
 
 
 class There(NamedTuple):
@@ -45,6 +46,8 @@ class Topics:
         self._said: set[str] = set()
         #: Partitions of which bad news was doubted, and stayed.
         self._believed: set[TopicPartition] = set()
+        #: Of partitions with a new leader: the epoch of which it was asked and its own, and where it leaves the former.
+        self._reached: dict[TopicPartition, tuple[tuple[int, int], int]] = {}
         self._kafka = kafka
 
     @property
@@ -81,7 +84,22 @@ class Topics:
     def logs(self, there: There) -> Logs:
         """The earliest offset and the end of each partition, and the topics' ids."""
         tps, ids = there
-        return Logs(self.at(dict.fromkeys(tps, EARLIEST)), self.at(dict.fromkeys(tps, LATEST)), ids)
+        earliest = self.at(dict.fromkeys(tps, EARLIEST))
+        ends = self.kafka.run(self.kafka.ends(tps, committed=self._committed))
+        epochs = {tp: epoch for tp, (_, epoch) in ends.items() if epoch >= 0}
+        return Logs(earliest, {tp: end for tp, (end, _) in ends.items()}, ids, epochs=epochs)
+
+    def with_cuts(self, logs: Logs, read: SourceOffset) -> Logs:
+        """`logs`, and where they have lost what was `read`. A leader that came since is asked, once."""
+        earlier = plan.of_an_earlier_epoch(read, logs)
+        new = {
+            tp: epoch for tp, epoch in earlier.items() if self._reached.get(tp, _NONE)[0] != (epoch, logs.epochs[tp])
+        }
+        if new:
+            ends = self.kafka.run(self.kafka.epoch_ends(new))
+            self._reached |= {tp: ((epoch, logs.epochs[tp]), ends.get(tp, -1)) for tp, epoch in new.items()}
+        reached = {tp: self._reached[tp][1] for tp in earlier}
+        return logs._replace(cuts={tp: end for tp, end in reached.items() if 0 <= end < read.end[tp]})
 
     def confirmed(self, logs: Logs, offsets: Offsets, ids: Mapping[str, str]) -> Logs:
         """`logs` if they have `offsets`, of topics with these ids. If not, brokers are asked again for as long as their
@@ -103,8 +121,11 @@ class Topics:
     def at(self, times: Mapping[TopicPartition, int]) -> Offsets:
         """For each partition the offset at its time; the time may be EARLIEST, or LATEST for the end of what this query
         may read."""
-        committed = self._options.client.isolation_level == "read_committed"
-        return self.kafka.run(self.kafka.offsets_at(times, committed=committed))
+        return self.kafka.run(self.kafka.offsets_at(times, committed=self._committed))
+
+    @property
+    def _committed(self) -> bool:
+        return self._options.client.isolation_level == "read_committed"
 
     def resolve(self, bound: Bound, partitions: list[TopicPartition]) -> Offsets:
         """The offset that `bound` means, in each of `partitions`. Raises ConfigError."""

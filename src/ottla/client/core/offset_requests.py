@@ -12,6 +12,11 @@ from ottla.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from ottla.wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 
 #: From version 10 on OffsetCommit and OffsetFetch name topics by id. The client stays below: it always knows the name.
 LAST_VERSION_WITH_NAMES = 9
@@ -68,3 +73,14 @@ def list_request(
         by_topic.setdefault(tp.topic, []).append(part)
     topics = tuple(ListOffsetsTopic(name, tuple(ps)) for name, ps in by_topic.items())
     return ListOffsetsRequest(-1, int(read_committed), topics)
+
+
+def epochs_request(snapshot: ClusterSnapshot, epochs: Mapping[TopicPartition, int]) -> OffsetForLeaderEpochRequest:
+    """Where does each partition's log leave this leader epoch? To one leader, as a consumer asks it."""
+    by_topic: dict[str, list[OffsetForLeaderPartition]] = {}
+    for tp, epoch in epochs.items():
+        part = OffsetForLeaderPartition(tp.partition, snapshot.leader_epoch(tp), epoch)
+        by_topic.setdefault(tp.topic, []).append(part)
+    return OffsetForLeaderEpochRequest(
+        -1, tuple(OffsetForLeaderTopic(name, tuple(ps)) for name, ps in by_topic.items())
+    )

@@ -18,14 +18,10 @@ from ottla.client.core.consumer.positions import NO_POSITION, UNKNOWN_EPOCH, Par
 from ottla.client.core.consumer.shared import Shared
 from ottla.client.core.intents import Broker
 from ottla.client.core.metadata import NO_LEADER
+from ottla.client.core.offset_requests import epochs_request
 from ottla.client.errors import ClientError, KafkaError, LogTruncatedError, code_of
 from ottla.wire.apis import ApiKey
-from ottla.wire.messages.offset_for_leader_epoch import (
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
+from ottla.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 
 _CUT = "the log was cut at offset %d: offsets %d to %d, which were read before, are gone"
 _ANOTHER_LOG = (
@@ -110,16 +106,8 @@ class Validation:
 
     def _ask(self, leader: int, states: list[PartitionState]) -> None:
         shared = self._shared
-        by_topic: dict[str, list[OffsetForLeaderPartition]] = {}
-        asked: dict[TopicPartition, _Asked] = {}
-        for state in states:
-            epoch = shared.snapshot.leader_epoch(state.tp)
-            asked[state.tp] = _Asked(epoch, state.position)
-            part = OffsetForLeaderPartition(state.tp.partition, epoch, state.position_epoch)
-            by_topic.setdefault(state.tp.topic, []).append(part)
-        request = OffsetForLeaderEpochRequest(
-            -1, tuple(OffsetForLeaderTopic(name, tuple(parts)) for name, parts in by_topic.items())
-        )
+        asked = {state.tp: _Asked(shared.snapshot.leader_epoch(state.tp), state.position) for state in states}
+        request = epochs_request(shared.snapshot, {state.tp: state.position_epoch for state in states})
         ticket = self._asking.ticket(Call.EPOCH_END, states, asked)
         timeout_ms = shared.config.request_timeout_ms
         shared.ask_leader(ticket, Broker(leader), ApiKey.OFFSET_FOR_LEADER_EPOCH, request, timeout_ms)
