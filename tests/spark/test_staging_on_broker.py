@@ -18,7 +18,7 @@ from ottla.client.errors import RequestTimeoutError
 from ottla.client.net.cluster import Cluster
 from ottla.spark import staging
 from ottla.spark.errors import InDoubtError, PipelineError, SinkFencedError
-from ottla.spark.ids import driver_id, staging_topic
+from ottla.spark.ids import driver_id, other_staging_topic, staging_topic
 from ottla.spark.ledger import Plan
 from ottla.spark.ledger_io import LedgerKafka
 from ottla.spark.link import KafkaLink, link
@@ -138,6 +138,22 @@ def test_s2_a_batch_that_fails_while_it_is_copied_is_aborted(world: SinkWorld) -
     assert world.open_transactions() == []
     world.committer(**WHOLE).commit(world.batch(world.driver(**WHOLE), 0, "y"), 0)
     assert world.output() == Counter("y")
+
+
+def test_s2_sinks_whose_names_are_one_to_kafka_stage_apart(world: SinkWorld) -> None:
+    """Kafka takes no topic whose name differs from another's in `.` and `_` alone."""
+    for batch, words in enumerate(("ab", "cd")):
+        for sink, word in zip((f"{world.topic}.x", f"{world.topic}_x"), words, strict=True):
+            options = {**WHOLE, "sink.id": sink}
+            world.plan(batch, 3, "g")
+            driver = world.driver(**options)
+            link(driver.options.client).memory.pop(("staging topic", sink), None)  # as in another process
+            world.committer(**options).commit(world.batch(driver, batch, long(word)), batch)
+    assert world.output() == Counter({letter * LONG: 3 for letter in "abcd"})
+    with Admin({"bootstrap.servers": world.bootstrap}) as admin:
+        staged = {each.name for each in admin.list_topics(internal=True) if each.name.startswith("__ottla_staging.")}
+    other = other_staging_topic(f"{world.topic}_x")
+    assert {name for name in staged if world.topic in name} == {staging_topic(f"{world.topic}.x"), other}
 
 
 def test_s2_a_topic_that_takes_only_small_batches_gets_halves(world: SinkWorld) -> None:

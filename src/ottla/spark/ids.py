@@ -12,6 +12,7 @@ Before 0.1.0 the ids had no prefix: `SINK-driver`, `SINK-N` and `SINK-N.M`. A cl
 if the ledger has a record of a sink with such ids that is newer than the last decision under today's ids.
 """
 
+from hashlib import sha256
 from typing import Final
 
 #: What all ids of ours begin with. An ACL of the type PREFIXED can name it, or `__ottla/SINK/` for one sink.
@@ -34,6 +35,14 @@ def slot_id(sink: str, slot: int, attempt: int = 0) -> str:
 def staging_topic(sink: str) -> str:
     """The topic where tasks of `sink` put rows aside, with `atomicity=batch`."""
     return f"{TOPIC_PREFIX}staging.{sink}"
+
+
+def other_staging_topic(sink: str) -> str:
+    """... where that name is taken: to Kafka names that differ in `.` and `_` alone are one, and to sinks they are not.
+
+    What holds a right by the beginning of the name has it here, too.
+    """
+    return f"{staging_topic(sink)}-{sha256(sink.encode()).hexdigest()[:16]}"
 
 
 def slot_pattern(sink: str) -> str:

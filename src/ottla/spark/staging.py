@@ -30,7 +30,7 @@ from ottla.client.producer.producer import AsyncProducer
 from ottla.spark import faults
 from ottla.spark.client_errors import row_error
 from ottla.spark.errors import PipelineError
-from ottla.spark.ids import staging_topic
+from ottla.spark.ids import other_staging_topic, staging_topic
 from ottla.spark.ledger import Handle, SlotMarker
 from ottla.spark.link import GONE, KafkaLink, link
 from ottla.spark.options import SinkOptions
@@ -113,9 +113,8 @@ class StagingWriter:
         self._kafka.run(self._send(batch))
 
     async def _send(self, batch: StagedBatch) -> None:
-        topic = staging_topic(self._options.sink_id)
+        topic = await _topic_of(self._kafka, self._options.sink_id)
         if self._stager is None:
-            await _ensure_topic(self._kafka, topic)
             self._stager = await self._producer(self._config)
         partitions = await self._stager.partitions_for(topic)
         self._deliveries.append(
@@ -154,15 +153,27 @@ class StagingWriter:
                 self._kafka.run(producer.close(_GIVE_UP_S))
 
 
-async def _ensure_topic(kafka: KafkaLink, topic: str) -> None:
-    if kafka.memory.get(("staging topic", topic)):
-        return
+async def _topic_of(kafka: KafkaLink, sink: str) -> str:
+    """The sink's staging topic. It is made if it is not there."""
+    known: str | None = kafka.memory.get(("staging topic", sink))
+    if known is None:
+        try:
+            known = await _ensured(kafka, staging_topic(sink))
+        except KafkaError as error:
+            if error.code != ErrorCode.INVALID_TOPIC_EXCEPTION:  # of a name that can be one: another sink's is too near
+                raise
+            known = await _ensured(kafka, other_staging_topic(sink))
+        kafka.memory["staging topic", sink] = known
+    return known
+
+
+async def _ensured(kafka: KafkaLink, topic: str) -> str:
     try:
         await kafka.admin.describe_topics([topic])
     except UnknownTopicOrPartitionError:
         with suppress(TopicAlreadyExistsError):
             await kafka.admin.create_topics([NewTopic(topic, configs=_TOPIC_CONFIG)])
-    kafka.memory["staging topic", topic] = True
+    return topic
 
 
 class _FencedError(Exception):
