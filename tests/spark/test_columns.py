@@ -185,6 +185,34 @@ def test_s1_headers_have_the_type_that_sparks_connector_takes_and_no_other(heade
         check_writable(pa.schema([("value", pa.binary()), ("headers", headers)]), "t")
 
 
+_PAIR = pa.struct([("a", pa.int32()), ("a", pa.int32())])
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ([("value", pa.binary()), ("x", pa.int32()), ("x", pa.int64())], "the rows have two columns of the name x"),
+        ([("value", pa.binary()), ("value", pa.binary())], "the rows have two columns of the name value"),
+        ([("value", pa.binary()), ("s", _PAIR)], "values of s have two fields of the name a"),
+        ([("value", pa.binary()), ("s", pa.list_(_PAIR))], "have two fields of the name a"),
+        ([("value", pa.binary()), ("s", pa.map_(pa.string(), _PAIR))], "have two fields of the name a"),
+        ([("value", pa.binary()), ("s", pa.struct([("in", _PAIR)]))], "values of in have two fields of the name a"),
+    ],
+)
+def test_s1_two_columns_of_one_name_are_refused_before_spark_does_it_in_the_tasks(
+    columns: list[tuple[str, pa.DataType]], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"{said}.*select or rename them"):
+        check_writable(pa.schema(columns), "t")
+
+
+def test_s1_names_that_differ_in_capitals_are_two() -> None:
+    deep = pa.int32()
+    for _ in range(40):  # looked at once each
+        deep = pa.struct([("a", deep), ("b", pa.list_(deep))]) if deep == pa.int32() else pa.struct([("a", deep)])
+    check_writable(pa.schema([("value", pa.binary()), ("Value", pa.binary()), ("deep", deep)]), "t")
+
+
 def test_s1_the_names_of_a_header_are_compared_as_spark_compares_names() -> None:
     headers = pa.list_(pa.struct([("Key", pa.string()), ("VALUE", pa.large_binary())]))
     check_writable(pa.schema([("value", pa.binary()), ("headers", headers)]), "t")

@@ -317,6 +317,36 @@ def test_s2_a_foreach_batch_that_could_write_its_replay_twice_is_refused(
     assert len(read_committed(bootstrap, target)) == len(LINES) * 2
 
 
+def test_s2_a_foreach_batch_in_a_thread_that_tells_of_no_query_is_refused_too(
+    spark: Any, bootstrap: str, fresh_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    source, target = make_topic(bootstrap, fresh_name("in")), make_topic(bootstrap, fresh_name("plain"))
+    send_lines(bootstrap, source)
+    sink = {"kafka.bootstrap.servers": bootstrap, "topic": target, "sink.id": target}
+
+    def run(**more: str) -> None:
+        def write(frame: Any) -> None:
+            session = frame.sparkSession
+            session._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
+            frame.write.format("ottla").options(**sink).options(**more).mode("append").save()
+
+        def in_a_thread(frame: Any, _number: int) -> None:
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(write, frame.select("value")).result()
+
+        batches_of(spark, bootstrap, source, tmp_path, in_a_thread)
+
+    with pytest.raises(
+        Exception, match=r"ConfigError: sink .* with the session of a streaming query.*queryId and batchId"
+    ):
+        run()
+    assert read_committed(bootstrap, target) == []
+    run(queryId=target, batchId="0")
+    frame = spark.createDataFrame([("{}",)], "value string")
+    frame.write.format("ottla").options(**{**sink, "sink.id": f"{target}.plain"}).mode("append").save()
+    assert len(read_committed(bootstrap, target)) == len(LINES) + 1
+
+
 def test_s2_the_sinks_of_a_batch_may_be_written_in_threads(
     spark: Any, bootstrap: str, fresh_name: Callable[[str], str], tmp_path: Path
 ) -> None:

@@ -217,8 +217,31 @@ def check_headers(column: Any) -> None:
         raise RowError("a row has a header without a key: its key is null, and Kafka takes only values that are null")
 
 
+def _require_each_name_once(whose: str, what: str, fields: list[Any]) -> None:
+    """Spark gives no others to a data source in Python, and says so when the tasks have begun."""
+    names = [field.name for field in fields]
+    twice = next((name for at, name in enumerate(names) if name in names[:at]), None)
+    if twice is not None:
+        raise ConfigError(
+            f"{whose} have two {what} of the name {twice}, and Spark gives such rows to no data source in Python, even "
+            "where the sink would pass over them: select or rename them before the write"
+        )
+    for field in fields:
+        _require_each_name_once_in(field.name, field.type)
+
+
+def _require_each_name_once_in(column: str, kind: Any) -> None:
+    parts = [kind.field(at) for at in range(kind.num_fields)]
+    if pa.types.is_struct(kind):
+        _require_each_name_once(f"values of {column}", "fields", parts)
+        return
+    for part in parts:
+        _require_each_name_once_in(column, part.type)
+
+
 def check_writable(schema: Any, topic: str | None) -> None:
     """Raise ConfigError unless rows of this Arrow schema can be written. `topic` is the option's."""
+    _require_each_name_once("the rows", "columns", list(schema))
     for field in schema:
         allowed = WRITABLE.get(field.name)
         if field.name == "headers" and not _are_headers(field.type):

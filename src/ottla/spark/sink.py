@@ -50,6 +50,8 @@ from ottla.spark.staging import StagingWriter
 
 log = logging.getLogger("ottla.spark")
 _BATCH = "streaming.sql.batchId"
+#: Spark sets it in the session that each streaming query has of its own, and nobody else does.
+_OF_A_QUERY = "spark.sql.streaming.internal.stateStore.partitions"
 #: Sinks and checkpoints of which the log has already said, in this process, that the checkpoint cannot be read.
 _SAID: set[tuple[str, str | None]] = set()
 
@@ -361,13 +363,21 @@ class OttlaWriter(DataSourceArrowWriter):  # type: ignore[misc]
     def _refuse_a_replay(self, context: Any) -> None:
         """Raise ConfigError if a streaming query's replay would write these rows again. Only tasks know it."""
         options, query = self._sink.options, context.getLocalProperty("sql.streaming.queryId")
-        if query is not None and options.query_id is None and options.semantics is Semantics.EXACTLY_ONCE:
-            raise ConfigError(
-                f"sink {options.sink_id}: this is a batch write in batch {context.getLocalProperty(_BATCH)} of a "
-                f"streaming query ({query}). When Spark runs that batch again, its rows would be written twice. Write "
-                "it by ottla.spark.pipeline.foreach_batch(options)(frame, batch_id), with the same options and a "
-                "sink.id for each write; or accept it with semantics=at-least-once"
-            )
+        if options.query_id is not None or options.semantics is not Semantics.EXACTLY_ONCE:
+            return
+        where = f"in batch {context.getLocalProperty(_BATCH)} of a streaming query ({query})"
+        if query is None:
+            # A thread of Python's own has nothing of the query's thread. But the rows have the session in which the
+            # query runs, and that gives its settings to all tasks.
+            if context.getLocalProperty(_OF_A_QUERY) is None:
+                return
+            where = "with the session of a streaming query, in a thread that does not tell which"
+        raise ConfigError(
+            f"sink {options.sink_id}: this is a batch write {where}. When Spark runs that batch again, its rows would "
+            "be written twice. Write it by ottla.spark.pipeline.foreach_batch(options)(frame, batch_id), with the same "
+            "options and a sink.id for each write; or give it queryId and batchId; or accept it with "
+            "semantics=at-least-once"
+        )
 
     def commit(self, messages: list[Any]) -> None:
         """All tasks have succeeded."""
