@@ -5,14 +5,19 @@ into ranges, which the tasks read (`ottla.spark.range_reader`). By default a que
 the last stable offset, so a range holds the same records each time it is read.
 """
 
+import logging
 import time
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from ottla.base.errors import ConfigError
+from ottla.base.types import TopicPartition
 from ottla.client.core.offsets import OffsetAndMetadata
+from ottla.client.errors import KafkaError
 from ottla.spark import bounds, plan, worker_processes
 from ottla.spark.errors import PipelineError
 from ottla.spark.filters import Narrowed, narrowed
@@ -21,7 +26,9 @@ from ottla.spark.options import SourceOptions
 from ottla.spark.plan import Cut, Logs, Offsets, SourceOffset
 from ottla.spark.range_reader import Wanted, read_ranges
 from ottla.spark.topics import Topics
+from ottla.wire.errors import ErrorCode
 
+log = logging.getLogger("ottla.spark")
 #: The shortest time between two questions to Kafka. Spark asks an idle query every 10 ms how far the topics reach.
 _ASK_AGAIN_S = 0.02
 #: New topics and partitions are found within this time.
@@ -140,6 +147,10 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         self._logs = Logs({}, {})
         self._assigned_is_there = False
         self._triggered_s: float | None = None
+        #: Beside the group's offsets that this reader commits, and those that it has committed last.
+        self._name = f"ottla {uuid.uuid4().hex[:12]}"
+        self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._said_shared = False
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Where the query begins. Spark asks twice; `latest` must give the same answer twice. Raises ConfigError."""
@@ -235,10 +246,35 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
             return
         read, logs = _offset_of(end), self._ask()
         there = logs.latest.keys() - plan.made_anew(read, logs)
-        offsets = {tp: OffsetAndMetadata(offset) for tp, offset in read.end.items() if tp in there}
+        offsets = {tp: OffsetAndMetadata(offset, self._name) for tp, offset in read.end.items() if tp in there}
         if offsets:
-            kafka = self._topics.kafka
-            kafka.run(kafka.admin.alter_group_offsets(self._group, offsets))
+            self._topics.kafka.run(self._commit(self._group, offsets))
+
+    async def _commit(self, group: str, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
+        """Raises ConfigError if consumers are in the group. That somebody else commits for it is told once."""
+        admin = self._topics.kafka.admin
+        if self._committed and not self._said_shared:
+            found = await admin.list_group_offsets(group, self._committed)
+            others = sorted(tp for tp, at in found.items() if at.offset >= 0 and at.metadata != self._name)
+            if others:
+                self._said_shared = True
+                log.warning(
+                    "kafka.group.id %s: somebody else commits offsets of %s for it, at %d now. With "
+                    "commitOffsets=source the last one wins: give each query a group of its own",
+                    group,
+                    others[0],
+                    found[others[0]].offset,
+                )
+        try:
+            await admin.alter_group_offsets(group, offsets)
+        except KafkaError as error:
+            if error.code != ErrorCode.UNKNOWN_MEMBER_ID:
+                raise
+            raise ConfigError(
+                f"kafka.group.id {group}: consumers are in this group, and nobody else may commit offsets for it. With "
+                "commitOffsets=source give the query a group of its own"
+            ) from error
+        self._committed = offsets
 
     def stop(self) -> None:
         """The query is over."""
