@@ -61,7 +61,9 @@ class World(NamedTuple):
 
     def stream(self, **options: Any) -> OttlaStreamReader:
         """A new driver of a streaming read."""
-        return self.data_source(**{"startingOffsets": "earliest", **options}).streamReader(ROWS)
+        made = self.data_source(**{"startingOffsets": "earliest", **options}).streamReader(ROWS)
+        assert isinstance(made, OttlaStreamReader)
+        return made
 
     def json(self, p0: int, p1: int) -> str:
         """Offsets as an option."""

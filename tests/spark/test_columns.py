@@ -200,7 +200,7 @@ _PAIR = pa.struct([("a", pa.int32()), ("a", pa.int32())])
     ],
 )
 def test_s1_two_columns_of_one_name_are_refused_before_spark_does_it_in_the_tasks(
-    columns: list[tuple[str, pa.DataType]], said: str
+    columns: list[tuple[str, Any]], said: str
 ) -> None:
     with pytest.raises(ConfigError, match=f"{said}.*select or rename them"):
         check_writable(pa.schema(columns), "t")

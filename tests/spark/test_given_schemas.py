@@ -5,6 +5,8 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructField, StructType, TimestampNTZType
 
 from ottla.base.errors import ConfigError
@@ -17,7 +19,10 @@ _NAMES = ROWS.names
 
 def _read(schema: StructType, *, streaming: bool, headers: str = "false") -> None:
     source = OttlaDataSource({"kafka.bootstrap.servers": "a:1", "subscribe": "t", "includeHeaders": headers})
-    (source.streamReader if streaming else source.reader)(schema)
+    if streaming:
+        source.streamReader(schema).getDefaultReadLimit()  # with its first answer: see `ottla.spark.refused`
+    else:
+        source.reader(schema)
 
 
 def _of(*names: str) -> StructType:
@@ -59,3 +64,21 @@ def test_s1_with_times_without_a_zone_spark_reads_the_schema_otherwise(streaming
 def test_s1_another_schema_is_refused_and_what_differs_is_told(schema: StructType, why: str, streaming: bool) -> None:
     with pytest.raises(ConfigError, match=f"given to the source is not its own: .*{why}"):
         _read(schema, streaming=streaming)
+
+
+def test_s1_a_stream_that_cannot_be_is_refused_by_its_reader_which_spark_may_stop() -> None:
+    """Spark's worker stops what `streamReader()` did not return, too, and then tells of that alone."""
+    source = OttlaDataSource({"kafka.bootstrap.servers": "a:1", "subscribe": "t", "startingOffsets": "somewhere"})
+    reader = source.streamReader(ROWS)
+    for asked in (
+        reader.initialOffset,
+        reader.getDefaultReadLimit,
+        reader.prepareForTriggerAvailableNow,
+        lambda: reader.latestOffset({}, ReadAllAvailable()),
+        lambda: reader.partitions({}, {}),
+        lambda: reader.read(InputPartition(None)),
+    ):
+        with pytest.raises(ConfigError, match="startingOffsets"):
+            asked()
+    assert reader.reportLatestOffset() is None
+    reader.stop()

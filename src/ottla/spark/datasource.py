@@ -4,8 +4,10 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSource
 
+from ottla.base.errors import ConfigError
 from ottla.spark.columns import HEADERS_SCHEMA, SOURCE_SCHEMA, check_source_schema
 from ottla.spark.options import SOURCE_OPTIONS, SourceOptions, sink_options, source_options
+from ottla.spark.refused import RefusedStreamReader
 from ottla.spark.sink import OttlaStreamWriter, OttlaWriter
 from ottla.spark.source import OttlaReader, OttlaStreamReader
 
@@ -36,9 +38,12 @@ class OttlaDataSource(DataSource):  # type: ignore[misc]
         """A batch read."""
         return OttlaReader(self._source_options(schema, streaming=False), schema)
 
-    def streamReader(self, schema: Any) -> OttlaStreamReader:  # noqa: N802
-        """A streaming read."""
-        return OttlaStreamReader(self._source_options(schema, streaming=True), schema)
+    def streamReader(self, schema: Any) -> OttlaStreamReader | RefusedStreamReader:  # noqa: N802
+        """A streaming read. What is wrong with it is told when the reader is asked for something."""
+        try:
+            return OttlaStreamReader(self._source_options(schema, streaming=True), schema)
+        except ConfigError as error:
+            return RefusedStreamReader(error)
 
     def _source_options(self, schema: Any, *, streaming: bool) -> SourceOptions:
         """Raises ConfigError, also for a schema that a user has given and that is not the source's own."""
