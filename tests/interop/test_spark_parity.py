@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.interop.parity.case import OURS, REFUSED, SPARKS, Case, Side, outcome
+from tests.interop.parity.case import OURS, SPARKS, Case, Side, outcome
 from tests.interop.parity.keys import all_keys
 from tests.interop.parity.reads import all_reads
+from tests.interop.parity.refusals import TRACEBACK, crash
 from tests.interop.parity.sinks import all_writes
 from tests.interop.parity.streams import all_streams
 from tests.interop.parity.table import PAGE, Line, page, rows_of
@@ -63,7 +64,7 @@ def test_s5_both_connectors_do_what_the_page_says(sides: tuple[Side, Side]) -> N
 def _line(case: Case, sides: tuple[Side, Side]) -> Line:
     (sparks, _), (ours, said) = (outcome(case, side) for side in sides)
     print(
-        f"{case.group}: {case.name}: {sparks} / {ours} {' '.join(said.split())[-250:] if ours == REFUSED else ''}",
+        f"{case.group}: {case.name}: {sparks} / {ours} {' '.join(said.split())[-2000:] if said else ''}",
         flush=True,
     )
     return Line(case.group, case.name, sparks, ours, case.why)
@@ -73,3 +74,23 @@ def test_s5_the_page_has_every_case_and_each_has_a_name_of_its_own() -> None:
     listed = [(f"{case.group[0].upper()}{case.group[1:]}", f"| {case.name}") for case in CASES]
     assert len(listed) == len(set(listed)) >= 200
     assert set(rows_of(PAGE.read_text())) == set(listed)
+
+
+_OURS_SAID = "\nottla.base.errors.ConfigError: startingOffsets: 'x' is no JSON\n SQLSTATE: 38000"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_refusal"),
+    [
+        (f"[A] {TRACEBACK}\n  File x\n    raise ConfigError(why){_OURS_SAID}", True),
+        (f"[A] {TRACEBACK}{_OURS_SAID}\nDuring handling …\n{TRACEBACK}\n  File y\nKeyError: 'startingOffsets'", False),
+        (f"{TRACEBACK}\n  File y\nTypeError: startingOffsets", False),
+        (f"{TRACEBACK}\n  File y\nottla.client.errors.KafkaError: startingOffsets", False),
+        (f"{TRACEBACK}\n  File y\nottla.base.errors.ConfigError: something is wrong", False),
+        ("An error occurred while calling o7.save.\n: java.lang.NullPointerException: startingOffsets", False),
+        ("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: ottla", False),
+        ("Sink ottla does not support async progress tracking", True),
+    ],
+)
+def test_s5_a_crash_of_ours_is_no_refusal(text: str, is_refusal: bool) -> None:
+    assert (crash(text, ("startingOffsets",)) is None) is is_refusal

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.interop.parity.refusals import crash
 from tests.interop.spark_topics import Topics
 
 SPARKS, OURS = "kafka", "ottla"
 REFUSED = "refused"
+CRASHED = "crashed"
+_WORD = re.compile(r"[\w.-]{3,}")
 
 
 class Side(NamedTuple):
@@ -53,23 +57,34 @@ class Side(NamedTuple):
 
 
 class Case(NamedTuple):
-    """A row of the table. `why` says why the outcomes differ; it is empty if they have to be the same."""
+    """A row of the table. `why` says why the outcomes differ; it is empty if they have to be the same.
+
+    An error of ours that refuses it has one of the `words` in it, if there are any.
+    """
 
     group: str
     name: str
     run: Callable[[Side], str]
     why: str = ""
+    words: tuple[str, ...] = ()
 
 
 def outcome(case: Case, side: Side) -> tuple[str, str]:
-    """What came of `case`, and for whoever looks into a refusal, what was said."""
+    """What came of `case`, and for whoever looks into a refusal, what was said. Ours refuses by named errors alone."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
     try:
         return case.run(side), ""
     except (PySparkException, Py4JError) as refusal:
-        return REFUSED, str(refusal)
+        wrong = crash(str(refusal), case.words) if side.connector == OURS else None
+        return (REFUSED, str(refusal)) if wrong is None else (f"{CRASHED}: {wrong}", str(refusal))
+
+
+def options_of(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """What an error about one of the options names: the option, or what it says."""
+    said = [word for value in options.values() for word in _WORD.findall(str(value))]
+    return tuple(name.removeprefix("kafka.") for name in options) + tuple(said)
 
 
 def ranges(places: Iterable[tuple[str, int, int]]) -> str:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from tests.interop.parity.case import Case, Side, places, shown
+from tests.interop.parity.case import Case, Side, options_of, places, shown
 
 _A, _TRIM = "parity-a", "parity-trim"
 _NO_OTHERS = "Partitions that a bound does not name: ours takes the earliest or latest offset of each"
@@ -30,7 +30,7 @@ def read(
     """A batch read of the topic `parity-a`, if `options` name no other."""
     chosen = {"subscribe", "subscribePattern", "assign"} & options.keys()
     given = options if chosen else {"subscribe": _A, **options}
-    return Case(group, name, lambda side: then(side.reader(given).load()), why)
+    return Case(group, name, lambda side: then(side.reader(given).load()), why, options_of(given))
 
 
 def tasks(frame: Any) -> str:

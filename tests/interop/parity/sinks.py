@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tests.interop.parity.case import Case, Side
+from tests.interop.parity.case import Case, Side, options_of
 from tests.interop.spark_topics import Found
 
 VALUE = "SELECT 'v' AS value"
 _SPARK = "Spark does not give this to a data source in Python"
+_TWICE = "Spark gives no rows with two columns of one name to a data source in Python: drop or rename one"
 
 
 def written(side: Side, topic: str) -> str:
@@ -47,7 +49,8 @@ def write(
         writer.save()
         return _partitions(side, topic) if by_partition else written(side, topic)
 
-    return Case(group, name, run, why)
+    words = [*options_of(options or {}), *re.findall(r" AS (\w+)", rows), mode or "mode"]
+    return Case(group, name, run, why, tuple(words))
 
 
 def columns() -> Iterator[Case]:
@@ -78,6 +81,11 @@ def columns() -> Iterator[Case]:
         "headers, two of one name": f"SELECT 'v' AS value, concat({header}, {header}) AS headers",
     }.items():
         yield write("columns of a write", name, rows)
+    for name, rows in {
+        "two columns value": "SELECT 'v' AS value, 'w' AS value",
+        "two columns of one name that are not the sink's": "SELECT 'v' AS value, 7 AS other, 8 AS other",
+    }.items():
+        yield write("columns of a write", name, rows, why=_TWICE)
     for flag in ("true", "false"):
         rows = f"SELECT 'v' AS value, {header} AS headers"
         yield write("columns of a write", f"headers, includeHeaders={flag}", rows, {"includeHeaders": flag})

@@ -9,7 +9,7 @@ from typing import Any
 
 from ottla import Admin
 from ottla.base.types import TopicPartition
-from tests.interop.parity.case import Case, Side, places
+from tests.interop.parity.case import Case, Side, options_of, places
 from tests.interop.parity.sinks import written
 
 _A = "parity-a"
@@ -35,7 +35,9 @@ def stream(name: str, options: Mapping[str, Any], why: str = "", trigger: Mappin
     """A streaming read of what is there."""
     chosen = {"subscribe", "subscribePattern", "assign"} & options.keys()
     given = options if chosen else {"subscribe": _A, **options}
-    return Case("streaming read", name, lambda side: batches(side, given, side.checkpoint(), trigger), why)
+    return Case(
+        "streaming read", name, lambda side: batches(side, given, side.checkpoint(), trigger), why, options_of(given)
+    )
 
 
 def runs(
