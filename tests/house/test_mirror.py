@@ -45,7 +45,6 @@ _ELSEWHERE: dict[str, tuple[str, ...] | str] = {
     "core/producer/sending.py": ("core/producer/test_core_model.py", "core/producer/test_odd_moments.py"),
     "core/producer/transaction_requests.py": ("transaction_journeys.py", "core/producer/test_core_model.py"),
     "errors.py": ("test_exports.py",),
-    "net/log_offsets.py": ("admin/test_faults.py", "consumer/test_offsets_left_out.py"),
     "producer/transactional.py": ("transaction_journeys.py", "two_phase_journeys.py"),
     "producer/delivery.py": ("journeys.py", "producer/test_producer_faults.py"),
 }
