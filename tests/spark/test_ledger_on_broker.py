@@ -95,6 +95,7 @@ def test_s2_a_decision_of_as_many_slots_as_there_may_be_fits(bootstrap: str, fre
         handle: Handle = yield InitProducer(driver_id(sink))
         yield AppendInTransaction(handle, (Decision(KEY, handle, slots),), {})
         yield EndTransactions((handle,), commit=True)
+        yield InitProducer(driver_id(sink))  # it waits for the markers
         return (yield ReadLedger())
 
     try:
