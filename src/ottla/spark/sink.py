@@ -340,7 +340,7 @@ class OttlaWriter(DataSourceArrowWriter):  # type: ignore[misc]
 
     def __init__(self, options: SinkOptions, schema: Any, overwrite: bool) -> None:
         if overwrite:
-            raise ConfigError("a topic cannot be overwritten: use mode append")
+            raise ConfigError("mode overwrite: a topic cannot be overwritten; use mode append")
         self._sink = KafkaSink(options, schema, on_driver=True, query=options.query_id or UNNAMED)
         claim = self._sink.claim
         self._key = BatchKey(UNNAMED, 0)

@@ -49,7 +49,7 @@ def write(
         writer.save()
         return _partitions(side, topic) if by_partition else written(side, topic)
 
-    words = [*options_of(options or {}), *re.findall(r" AS (\w+)", rows), mode or "mode"]
+    words = ["value", *options_of(options or {}), *re.findall(r" AS (\w+)", rows), mode or "mode"]
     return Case(group, name, run, why, tuple(words))
 
 
