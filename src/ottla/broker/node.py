@@ -220,8 +220,11 @@ def _write_markers(markers: Markers, runner: ShardRunner[TransactionShard], effe
     shard = runner.shard
 
     def is_wanted() -> bool:
-        """A shard that is read again from its log has its markers written anew."""
-        return runner.shard is shard and runner.state is ShardState.ACTIVE
+        """A shard that is read again from its log has its markers written anew.
+
+        One that has just been read, and begins with what was decided, takes no requests yet, and wants them.
+        """
+        return runner.shard is shard and runner.state is not ShardState.UNLOADED
 
     def written(results: dict[TopicPartition, ErrorCode]) -> None:
         if is_wanted():
