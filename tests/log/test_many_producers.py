@@ -7,8 +7,8 @@ from ottla.log.config import LogConfig
 from ottla.log.memory import MemoryStorage
 from ottla.log.partition import PartitionLog
 from ottla.log.snapshot import FEW_PRODUCERS, encode_snapshot
+from tests.counted_calls import calls
 from tests.log.batches import NOW_MS, idempotent
-from tests.log.counted_calls import calls
 from tests.log.logs import append, append_in_transaction, end, open_log, retain
 
 _MANY = FEW_PRODUCERS + 1

@@ -10,8 +10,8 @@ from ottla.log.partition import PartitionLog
 from ottla.log.results import Isolation
 from ottla.log.witnesses import Outside
 from ottla.wire.special_timestamp import SpecialTimestamp
+from tests.counted_calls import calls
 from tests.log.batches import NOW_MS, batch
-from tests.log.counted_calls import calls
 from tests.log.logs import TP, append, append_in_transaction, end, open_log
 
 _MANY = 200

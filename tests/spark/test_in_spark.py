@@ -270,11 +270,8 @@ def test_s2_two_writes_of_a_batch_need_two_sink_ids(
 
     def run(checkpoint: str, sinks: list[tuple[str, str]]) -> None:
         writes = [foreach_batch({**servers, "topic": topic, "sink.id": sink}) for topic, sink in sinks]
-        lines = spark.readStream.format("ottla").options(**servers).option("subscribe", source)
-        rows = lines.option("startingOffsets", "earliest").load().selectExpr("to_json(struct(offset)) AS value")
-        stream = rows.writeStream.foreachBatch(lambda frame, number: [write(frame, number) for write in writes])
-        stream = stream.option("checkpointLocation", str(tmp_path / checkpoint)).trigger(availableNow=True)
-        stream.start().awaitTermination()
+        write_all = lambda frame, number: [write(frame, number) for write in writes]  # noqa: E731
+        batches_of(spark, bootstrap, source, tmp_path / checkpoint, write_all)
 
     run("a", [(one, one), (two, two)])
     assert len(read_committed(bootstrap, one)) == len(read_committed(bootstrap, two)) == len(LINES)

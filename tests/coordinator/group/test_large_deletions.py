@@ -1,9 +1,5 @@
 """A group with very many offsets is deleted: nothing is encoded or decoded for each of them alone."""
 
-from collections.abc import Callable
-from sys import setprofile
-from types import FrameType
-
 from ottla.wire import schema
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_commit import (
@@ -12,25 +8,10 @@ from ottla.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from tests.coordinator.group.rig import GROUP, Rig
+from tests.counted_calls import calls
 
 _OFFSETS = 1_000
 _CODED = (schema.decode.__code__, schema.encode.__code__)
-
-
-def _coded(act: Callable[[], object]) -> int:
-    """How many messages `act` encodes and decodes."""
-    count = 0
-
-    def note(frame: FrameType, event: str, argument: object) -> None:
-        nonlocal count
-        count += event == "call" and frame.f_code in _CODED
-
-    setprofile(note)
-    try:
-        act()
-    finally:
-        setprofile(None)
-    return count
 
 
 def _with_offsets() -> Rig:
@@ -53,7 +34,7 @@ def test_a_group_goes_with_all_its_offsets_at_once() -> None:
     """10,000 offsets had taken 24 ms in one turn."""
     rig = _with_offsets()
     before = len(rig.records)
-    assert _coded(lambda: _delete(rig)) < 20
+    assert calls(lambda: _delete(rig), *_CODED) < 20
     gone = [record for record in rig.records[before:] if record.value is None]
     assert len({record.key for record in gone}) == 2 * _OFFSETS + 2, "each offset, the pending one, and the group"
     assert rig.shard.committed(GROUP) == {}

@@ -1,13 +1,13 @@
 """Ask leaders for the offsets of times in their logs (ListOffsets), and for the ends of leader epochs."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from ottla.base.types import TopicPartition
 from ottla.client.core.metadata import NO_LEADER
 from ottla.client.core.offset_requests import epochs_request, list_request
 from ottla.client.core.offsets import OffsetAndTimestamp
-from ottla.client.errors import ClientError, IncompleteAnswerError, KafkaError
+from ottla.client.errors import IncompleteAnswerError, KafkaError
 from ottla.client.net.cluster import Cluster
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
@@ -98,20 +98,9 @@ async def _ask_epochs(
 ) -> None:
     request = epochs_request(cluster.snapshot, epochs)
     answer: OffsetForLeaderEpochResponse = await cluster.request(leader, ApiKey.OFFSET_FOR_LEADER_EPOCH, request)
-    error: ClientError | None = None
-    left_out = set(epochs)
-    for topic in answer.topics:
-        for p in topic.partitions:
-            tp = TopicPartition(topic.topic, p.partition)
-            left_out.discard(tp)
-            if p.error_code == ErrorCode.NONE:
-                found[tp] = p.end_offset if p.leader_epoch >= 0 else -1
-            else:
-                error = KafkaError.of(p.error_code, str(tp))
-    if left_out:
-        error = error or IncompleteAnswerError(f"broker {leader} says nothing of an epoch of {min(left_out)}")
-    if error is not None:
-        raise error
+    told = {TopicPartition(topic.topic, p.partition): p for topic in answer.topics for p in topic.partitions}
+    found |= {tp: p.end_offset if p.leader_epoch >= 0 else -1 for tp, p in told.items() if not p.error_code}
+    _require(epochs, {tp: p.error_code for tp, p in told.items()}, f"broker {leader} says nothing of an epoch of")
 
 
 async def _ask(
@@ -123,17 +112,18 @@ async def _ask(
 ) -> None:
     request = list_request(cluster.snapshot, times, read_committed=read_committed)
     answer: ListOffsetsResponse = await cluster.request(leader, ApiKey.LIST_OFFSETS, request)
-    error: ClientError | None = None
-    left_out = set(times)
-    for topic in answer.topics:
-        for p in topic.partitions:
-            tp = TopicPartition(topic.name, p.partition_index)
-            left_out.discard(tp)
-            if p.error_code == ErrorCode.NONE:
-                found[tp] = OffsetAndTimestamp(p.offset, p.timestamp, p.leader_epoch)
-            else:
-                error = KafkaError.of(p.error_code, str(tp))
+    told = {TopicPartition(topic.name, p.partition_index): p for topic in answer.topics for p in topic.partitions}
+    found |= {
+        tp: OffsetAndTimestamp(p.offset, p.timestamp, p.leader_epoch) for tp, p in told.items() if not p.error_code
+    }
+    _require(times, {tp: p.error_code for tp, p in told.items()}, f"broker {leader} says nothing about the offsets of")
+
+
+def _require(asked: Collection[TopicPartition], codes: Mapping[TopicPartition, int], what_lacks: str) -> None:
+    """Raise for a partition that was refused, or of which the answer says nothing."""
+    for tp, code in codes.items():
+        if code != ErrorCode.NONE:
+            raise KafkaError.of(code, str(tp))
+    left_out = set(asked) - codes.keys()
     if left_out:
-        error = error or IncompleteAnswerError(f"broker {leader} says nothing about the offsets of {min(left_out)}")
-    if error is not None:
-        raise error
+        raise IncompleteAnswerError(f"{what_lacks} {min(left_out)}")

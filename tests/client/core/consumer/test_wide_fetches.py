@@ -1,9 +1,5 @@
 """Very many partitions in one fetch: each event of the core does a part of the work, so heartbeats come in between."""
 
-from collections.abc import Callable
-from sys import setprofile
-from types import FrameType
-
 from ottla.base.types import TopicPartition
 from ottla.client.core.consumer.fetching import AT_ONCE
 from ottla.client.core.intents import RefreshMetadata
@@ -11,6 +7,7 @@ from ottla.wire.apis import ApiKey
 from ottla.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from ottla.wire.records import Record, encode_batch
 from tests.client.core.consumer.rig import TOPIC_ID, Rig, snapshot
+from tests.counted_calls import calls
 
 _MANY = 3 * AT_ONCE + 10
 _EVERY = [TopicPartition("t", number) for number in range(_MANY)]
@@ -36,22 +33,6 @@ def _answer(*numbers: int) -> FetchResponse:
 def _read(rig: Rig) -> int:
     """Of how many partitions the answer was read."""
     return sum(rig.state(tp).fetch_offset == 1 for tp in _EVERY)
-
-
-def _calls(work: Callable[[], object]) -> int:
-    """How many calls of Python and C it makes."""
-    calls = 0
-
-    def note(frame: FrameType, event: str, _argument: object) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    setprofile(note)
-    try:
-        work()
-    finally:
-        setprofile(None)
-    return calls
 
 
 def test_an_answer_of_many_partitions_is_read_some_at_a_time_and_its_broker_asked_when_it_is_read() -> None:
@@ -87,9 +68,9 @@ def test_what_is_sought_or_taken_away_while_an_answer_is_read_is_not_read_any_mo
 def test_to_take_records_goes_through_no_partitions_while_the_broker_has_a_fetch_to_answer() -> None:
     """Each poll looked at all of them: 5 ms for 9,000."""
     rig = _reading()
-    assert _calls(lambda: rig.do(rig.core.taken)) < AT_ONCE // 10
+    assert calls(lambda: rig.do(rig.core.taken)) < AT_ONCE // 10
     rig.answer(ApiKey.FETCH, _answer(0))
-    assert _calls(lambda: rig.do(rig.core.taken)) < AT_ONCE // 10, "it comes behind the user's turn"
+    assert calls(lambda: rig.do(rig.core.taken)) < AT_ONCE // 10, "it comes behind the user's turn"
     assert rig.core.wake_at_s == rig.now_s
 
 

@@ -1,9 +1,5 @@
 """A classic group whose members say much of themselves: what a generation costs, and what it may have."""
 
-from collections.abc import Callable
-from sys import setprofile
-from types import FrameType
-
 from ottla.base.limits import MAX_GROUP_METADATA_BYTES, MAX_GROUP_TOPICS
 from ottla.coordinator.decision import ReportFault
 from ottla.coordinator.group.classic.state import GroupState
@@ -14,6 +10,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupRequestProtocol
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.coordinator.group.rig import GROUP, Rig, protocols
+from tests.counted_calls import calls
 
 #: How long a group waits for its first members.
 _DELAY_MS = 1_000
@@ -21,22 +18,6 @@ _DELAY_MS = 1_000
 
 def _of_topics(count: int, member: int = 0) -> tuple[JoinGroupRequestProtocol, ...]:
     return protocols("range", topics=(f"only of {member}", *(f"topic {number:04}" for number in range(count))))
-
-
-def _decoded(act: Callable[[], object]) -> int:
-    """How many messages `act` decodes."""
-    count = 0
-
-    def note(frame: FrameType, event: str, argument: object) -> None:
-        nonlocal count
-        count += event == "call" and frame.f_code is schema.decode.__code__
-
-    setprofile(note)
-    try:
-        act()
-    finally:
-        setprofile(None)
-    return count
 
 
 def _forming(offered: list[tuple[JoinGroupRequestProtocol, ...]]) -> tuple[Rig, list[int]]:
@@ -48,7 +29,7 @@ def _forming(offered: list[tuple[JoinGroupRequestProtocol, ...]]) -> tuple[Rig, 
 def test_a_generation_reads_no_subscription_that_a_join_has_read() -> None:
     """Of 1,000 members with 300 topics each it read 300,000 names in one turn."""
     rig, tokens = _forming([_of_topics(30, member) for member in range(100)])
-    assert _decoded(lambda: rig.advance(2 * _DELAY_MS)) == 0, "at once"
+    assert calls(lambda: rig.advance(2 * _DELAY_MS), schema.decode.__code__) == 0, "at once"
     assert rig.joined(tokens[0]).generation_id == 1
     assert rig.group().subscribed_topics is not None
     assert len(rig.group().subscribed_topics or ()) == 130
