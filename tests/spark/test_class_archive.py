@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -57,13 +58,15 @@ def test_an_archive_that_is_not_whole_is_none(home: Path, java: str, tmp_path: P
     assert options(home, java) is None
 
 
-def test_another_java_has_another_archive_and_the_older_one_goes(home: Path, java: str, tmp_path: Path) -> None:
+def test_another_java_has_another_archive_and_each_has_one(home: Path, java: str, tmp_path: Path) -> None:
     first, _ = make(home, java, _WRITES, tmp_path / "log")
     Path(java).parents[1].joinpath("release").write_text("JAVA_VERSION=25")
     assert options(home, java) is None
     second, _ = make(home, java, _WRITES, tmp_path / "log")
-    assert (first.exists(), second.exists()) == (False, True)
-    assert archive(home, java).found() == second
+    longer = Job("import sys; open(sys.argv[1].partition('=')[2], 'w').write('more classes')")
+    third, _ = make(home, java, longer, tmp_path / "log")
+    assert (first.exists(), second.exists(), third.exists()) == (True, False, True)
+    assert archive(home, java).found() == third
 
 
 @pytest.mark.parametrize(
@@ -109,8 +112,18 @@ def test_a_local_master_gets_it_unless_the_user_sets_java_s_options(java: str, t
     assert asked("spark://host:7077") is None
 
 
-def test_prepare_says_what_is_in_its_way(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_prepare_says_what_is_in_its_way(
+    java: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("pyspark")
     monkeypatch.setenv("SPARK_HOME", "/opt/spark")
     assert main(["prepare"]) == 1
     assert "there is no place for the archive" in capsys.readouterr().err
+    monkeypatch.delenv("SPARK_HOME")
+    for name, value in (("XDG_CACHE_HOME", str(tmp_path)), ("SPARK_CONF_DIR", str(Path(java).parent))):
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    monkeypatch.setenv("PATH", str(Path(java).parent), prepend=os.pathsep)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    assert main(["prepare"]) == 1
+    assert "Java keeps no classes while" in capsys.readouterr().err

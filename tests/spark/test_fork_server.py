@@ -6,6 +6,7 @@ import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -32,8 +33,11 @@ os.execve(sys.executable, [sys.executable, "-c", sys.argv[2]], {**os.environ, **
 """
 #: It says what it was given until its input ends, and exits as its first argument says.
 _PROCESS = """
-import json, os, sys
+import json, os, resource, sys, time
+umask = os.umask(0)
 said = {
+    "umask": umask, "limits": [resource.getrlimit(n) for n in (resource.RLIMIT_NOFILE, resource.RLIMIT_CORE)],
+    "nice": os.nice(0), "processors": sorted(os.sched_getaffinity(0)), "zone": [time.tzname, time.localtime(0)[:5]],
     "name": __name__, "argv": sys.argv, "cwd": os.getcwd(), "path": sys.path, "spec": __spec__.name,
     "environ": dict(os.environ), "main": sys.modules["__main__"].__dict__ is globals(),
 }
@@ -44,6 +48,8 @@ for line in sys.stdin:
 code = sys.argv[1]
 sys.exit(int(code) if code.isdigit() else code)
 """
+#: What a JVM, or a script, may have changed since the server began.
+_CHANGED = 'umask 077; ulimit -Sn 300; ulimit -c 0; exec nice -n 3 "$@"'
 _WAITING = """
 import os, signal, sys
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
@@ -82,8 +88,11 @@ class Driver:
     def command(self, *arguments: str) -> list[str]:
         return [str(self._program), *arguments]
 
-    def run(self, *arguments: str, plain: bool = False, **environ: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *arguments: str, plain: bool = False, changed: bool = False, **environ: str
+    ) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, *arguments] if plain else self.command(*arguments)
+        command = ["sh", "-c", _CHANGED, "sh", *command] if changed else command
         env = {**self.environ, SERVER_VARIABLE: str(self.socket), **environ}
         return subprocess.run(command, input="line\n", capture_output=True, text=True, env=env, check=False)
 
@@ -126,6 +135,33 @@ def test_a_forked_process_is_what_python_itself_would_be(driver: Driver, tmp_pat
         assert _said(forked) == _said(driver.run("-m", "a_process", code, "--more", plain=True, OF_SPARK="é"))
 
 
+def test_it_has_what_the_process_that_starts_it_has(driver: Driver) -> None:
+    asked = ("-m", "a_process", "0")
+    forked = _said(driver.run(*asked, changed=True, TZ="Asia/Tokyo"))
+    assert forked == _said(driver.run(*asked, plain=True, changed=True, TZ="Asia/Tokyo"))
+    assert (forked[0]["umask"], forked[0]["limits"][0][0], forked[0]["zone"][1][3]) == (0o77, 300, 9)
+
+
+def test_a_request_that_is_none_ends_nothing(driver: Driver) -> None:
+    assert _is_forked(driver)
+    for text in (b"", b"\0\0\0\x02[]", b"\0\0\0\x02{}", b"\0\0\0\x05{\xff}xx"):
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(driver.socket))
+            client.sendall(text)
+            client.shutdown(socket.SHUT_WR)
+            client.recv(4)
+    assert _is_forked(driver)
+
+
+def test_what_has_a_state_of_its_own_is_not_imported_beforehand() -> None:
+    """Copies would draw the same numbers of numpy's generator; and pandas, which few use, takes long."""
+    program = "import sys\nfrom ottla.spark import fork_server\nprint(fork_server._import())\n"
+    program += "print([name for name in ('numpy.random', 'pandas') if name in sys.modules])"
+    command = [sys.executable, "-c", program]
+    said = subprocess.check_output(command, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert said.splitlines() == ["True", "[]"]
+
+
 def test_a_process_that_fails_says_why(driver: Driver) -> None:
     failed = driver.run("-m", "a_process")
     assert failed.returncode == 1
@@ -141,10 +177,11 @@ def test_what_would_start_otherwise_is_no_fork(driver: Driver, tmp_path: Path) -
     assert not _is_forked(driver, ARROW_DEFAULT_MEMORY_POOL="system")
     assert not _is_forked(driver, OMP_NUM_THREADS="2")
     assert _is_forked(driver, OMP_NUM_THREADS="1", PYTHONUNBUFFERED="YES", PYTHON_WORKER_FACTORY_SECRET="x")
-    other = tmp_path / "other" / "pyarrow"
-    other.mkdir(parents=True)
-    (other / "__init__.py").touch()
-    assert not _is_forked(driver, PYTHONPATH=f"{other.parent}:{driver.environ['PYTHONPATH']}")
+    for name in ("pyarrow", "numpy"):
+        other = tmp_path / f"other {name}" / name
+        other.mkdir(parents=True)
+        (other / "__init__.py").touch()
+        assert not _is_forked(driver, PYTHONPATH=f"{other.parent}:{driver.environ['PYTHONPATH']}")
 
 
 def test_anything_but_a_module_is_python_itself(driver: Driver) -> None:

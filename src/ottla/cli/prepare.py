@@ -37,6 +37,12 @@ def prepare() -> None:
             "there is no place for the archive: HOME (or XDG_CACHE_HOME) has to name a folder that this user alone can "
             "write, and SPARK_HOME, PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON must not name another Spark or Python"
         )
+    settings = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf")
+    if settings.is_dir() and any(settings.iterdir()):
+        raise CommandError(
+            f"Java keeps no classes while {settings} has files: Spark puts the folder on Java's class path. Give the "
+            "settings with --conf, or start without an archive"
+        )
     print("running a small job on Spark, about a minute …", flush=True)
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="ottla-prepare-") as folder, _broker() as bootstrap:

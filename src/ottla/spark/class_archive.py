@@ -78,7 +78,7 @@ def make(
         if not made.is_file():
             raise PrepareError(f"Java has written no archive. Its last words:\n{_end(log)}")
         size = _synced(made)
-        for older in whole.folder.glob(f"classes-{whole.home}-*.jsa"):
+        for older in whole.folder.glob(f"classes-{whole.home}-{whole.java}-*.jsa"):
             older.unlink(missing_ok=True)
         return made.rename(whole.folder / f"classes-{whole.home}-{whole.java}-{size}.jsa"), size
 

@@ -40,10 +40,13 @@ def _forked(path: str, arguments: list[str]) -> int | None:
         try:
             server.connect(path)
             folder = os.getcwd()  # noqa: PTH109 - pathlib takes as long to import as all the rest
+            umask = os.umask(0)
+            os.umask(umask)
             text = json.dumps(
                 {
                     "argv": arguments,
                     "cwd": folder,
+                    "umask": umask,
                     "environ": dict(os.environ),
                     "path": sys.path if "PYTHONSAFEPATH" in os.environ else [folder, *sys.path],
                 }
@@ -54,6 +57,10 @@ def _forked(path: str, arguments: list[str]) -> int | None:
             if not pid:
                 return None
             server.sendall(b"\1")  # it waits for this: who has lost patience begins without it
+        except TimeoutError:  # the next ones need not wait for it, too
+            with contextlib.suppress(OSError):
+                os.unlink(path)  # noqa: PTH108
+            return None
         except OSError:
             return None
         return _wait(server, pid)

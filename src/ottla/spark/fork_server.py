@@ -6,22 +6,26 @@ PyArrow and Ottla for itself, half a second of a core or more, and the query wai
 master this server imports them once, while Spark's JVM starts, and each process is a copy of it (`fork_client` asks).
 
 A process with threads must not be forked (see `worker_daemon`): if there is one after the imports, the server ends, and
-each process imports for itself. It ends with the driver, too, which holds the other end of its standard input.
+each process imports for itself. It ends with the driver, too. What a process has of the one that started it (limits,
+priority, umask and more) it gets of the client: Spark's JVM, or the script, may have changed it since.
 """
 
 import contextlib
 import gc
 import json
 import os
+import resource
 import runpy
 import select
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -41,11 +45,14 @@ _KINDS: Final = (
     "pyspark.sql.worker.python_streaming_sink_runner",
     "pyspark.sql.streaming.python_streaming_source_runner",
 )
-#: Packages that a process must find where this one has found them.
-_PACKAGES: Final = ("pyspark", "pyarrow", "ottla")
+#: Spark has it in a zip before everything else, in the same version.
+_OF_SPARKS_ZIP: Final = "py4j"
 #: What the interpreter and libraries read of the environment when they start must be the same, too, but for what Spark
 #: says to its Python processes.
-_AT_START: Final = ("ARROW_", "GLIBC_", "LD_", "MALLOC_", "MKL_", "OMP_", "OPENBLAS_", "OTTLA_", "PYTHON")
+_AT_START: Final = (
+    *("ARROW_", "GLIBC_", "LANG", "LC_", "LD_", "MALLOC_", "MKL_", "NPY_", "OMP_", "OPENBLAS_", "OPENSSL_", "OTTLA_"),
+    *("PYSPARK_ENABLE_", "PYTHON", "SPARK_TESTING"),
+)
 _OF_SPARK: Final = "PYTHON_"
 _MAY_DIFFER: Final = frozenset({"PYTHONPATH", "PYTHONUNBUFFERED", SERVER_VARIABLE})
 #: As Spark starts them: a JVM of `spark-submit` has no hash seed of its own, and numpy's library has no threads then.
@@ -61,6 +68,9 @@ class Request(NamedTuple):
     cwd: str
     environ: dict[str, str]
     path: list[str]
+    umask: int
+    #: Its standard input and outputs.
+    fds: list[int]
 
 
 def start(python: Path, environ: Mapping[str, str]) -> dict[str, str]:
@@ -72,7 +82,6 @@ def start(python: Path, environ: Mapping[str, str]) -> dict[str, str]:
         return {}
     folder = Path(tempfile.mkdtemp(prefix="ottla-fork-"))
     path = folder / "socket"
-    read, write = os.pipe()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         try:
             listener.bind(str(path))
@@ -81,26 +90,28 @@ def start(python: Path, environ: Mapping[str, str]) -> dict[str, str]:
             return {}
         listener.listen(_BACKLOG)
         subprocess.Popen(
-            [sys.executable, "-m", __name__, str(listener.fileno()), str(folder)],
-            stdin=read,
+            [sys.executable, "-m", __name__, str(listener.fileno()), str(folder), str(os.getpid())],
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             pass_fds=[listener.fileno()],
             env={**environ, **_ENVIRON},
         )
-    os.close(read)
-    os.set_inheritable(write, True)  # the script that replaces this process keeps it until it ends
     return {SERVER_VARIABLE: str(path), "PYSPARK_PYTHON": str(python)}
 
 
 def main(arguments: list[str]) -> None:
-    """Serve at the socket with this number, and take the folder away at the end."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is the driver's, which may still need processes
-    folder, listener = Path(arguments[1]), socket.socket(fileno=int(arguments[0]))
+    """Serve at the socket with this number until the driver with this number ends; take the folder away then."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the driver's, which may still need processes
+        signal.signal(number, signal.SIG_IGN)
+    listener, folder, driver = socket.socket(fileno=int(arguments[0])), Path(arguments[1]), int(arguments[2])
     request = None
     try:
-        if _import():
+        ended = os.pidfd_open(driver)
+        if os.getppid() == driver and _import():
             signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # who has ended is forgotten at once
-            request = _serve(listener)
+            request = _serve(listener, ended, _found())
+    except OSError:  # it has ended already, or the system does not tell
+        return
     finally:
         if request is None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -120,50 +131,76 @@ def _import() -> bool:
     return True
 
 
-def _serve(listener: socket.socket) -> tuple[Request, socket.socket] | None:
+def _found() -> dict[str, str]:
+    """Where each module was found: a process must find it there, too."""
+    specs = {name: getattr(module, "__spec__", None) for name, module in sys.modules.items() if "." not in name}
+    left_out = ("__main__", _OF_SPARKS_ZIP)
+    return {
+        name: spec.origin
+        for name, spec in specs.items()
+        if spec is not None and spec.has_location and spec.origin and name not in left_out
+    }
+
+
+def _serve(listener: socket.socket, ended: int, found: Mapping[str, str]) -> tuple[Request, socket.socket] | None:
     """Fork until the driver ends; in a forked process, what it is to be and who has asked for it."""
     while True:
-        ready, _, _ = select.select([listener, sys.stdin], [], [])
-        if sys.stdin in ready:
+        ready, _, _ = select.select([listener.fileno(), ended], [], [])
+        if ended in ready:
             return None
         client, _ = listener.accept()
-        try:
-            client.settimeout(_REQUEST_S)
-            request, fds = _received(client)
-            if not _fits(request):
-                client.sendall(bytes(4))
-            elif not os.fork():
+        request = _taken(client, found)
+        if request is not None:
+            if _is_forked():
                 listener.close()
-                for number, fd in enumerate(fds):
-                    os.dup2(fd, number)
-                    os.close(fd)
+                os.close(ended)
                 return request, client
-            for fd in fds:
-                os.close(fd)
-        except (OSError, ValueError):
-            pass  # it is gone, or starts without us
+            _close(request.fds)
         client.close()
 
 
-def _received(client: socket.socket) -> tuple[Request, list[int]]:
-    head, fds, _, _ = socket.recv_fds(client, 4, 3)
-    text = bytearray()
-    while len(text) < int.from_bytes(head, "big"):
-        part = client.recv(65_536)
-        if not part:
-            raise ConnectionError("the client has gone")
-        text += part
-    fields: dict[str, Any] = json.loads(text)
-    return Request(**fields), fds
+def _is_forked() -> bool:
+    """Whether this is the new process; if there can be none, the client sees the end of its connection."""
+    try:
+        return os.fork() == 0
+    except OSError:
+        return False
 
 
-def _fits(request: Request) -> bool:
+def _taken(client: socket.socket, found: Mapping[str, str]) -> Request | None:
+    """What the client asks for; None if it cannot be, or if the client has gone."""
+    fds: list[int] = []
+    try:
+        client.settimeout(_REQUEST_S)
+        head, fds, _, _ = socket.recv_fds(client, 4, 3)
+        text = bytearray()
+        while len(text) < int.from_bytes(head, "big"):
+            part = client.recv(65_536)
+            if not part:
+                raise ConnectionError("the client has gone")
+            text += part
+        request = Request(**json.loads(text), fds=fds)
+        if _fits(request, found):
+            return request
+        client.sendall(bytes(4))
+    except (OSError, ValueError, TypeError, AttributeError):
+        pass  # it starts without us
+    _close(fds)
+    return None
+
+
+def _close(fds: Iterable[int]) -> None:
+    for fd in fds:
+        os.close(fd)
+
+
+def _fits(request: Request, found: Mapping[str, str]) -> bool:
     """Whether a copy of this process is what would be without it."""
     if _at_start(request.environ) != _at_start(os.environ):
         return False
-    for name in _PACKAGES:
-        found, ours = PathFinder.find_spec(name, request.path), sys.modules[name].__spec__
-        if found is None or ours is None or found.origin != ours.origin:
+    for name, origin in found.items():
+        spec = PathFinder.find_spec(name, request.path)
+        if spec is None or spec.origin != origin:
             return False
     return True
 
@@ -178,13 +215,25 @@ def _at_start(environ: Mapping[str, str]) -> dict[str, str]:
 
 def _become(request: Request, client: socket.socket) -> None:
     """Be the process that was asked for, and tell how it ends."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    try:
+        for number, fd in enumerate(request.fds):
+            os.dup2(fd, number)
+            os.close(fd)
+        _inherit_of(client)
+        os.chdir(request.cwd)
+    except (OSError, ValueError):
+        with contextlib.suppress(OSError):
+            client.sendall(bytes(4))
+        return
+    os.umask(request.umask)
     os.environ.clear()
     os.environ.update(request.environ)
-    os.chdir(request.cwd)
+    time.tzset()
     sys.path[:] = request.path
     sys.argv[:] = request.argv
     os.register_at_fork(after_in_child=client.close)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
     with contextlib.suppress(OSError):
         client.sendall(os.getpid().to_bytes(4, "big"))
     if not _agreed(client):
@@ -200,6 +249,21 @@ def _become(request: Request, client: socket.socket) -> None:
     finally:
         with contextlib.suppress(OSError):
             client.sendall(bytes([code & 0xFF if isinstance(code, int) else int(code is not None)]))
+
+
+def _inherit_of(client: socket.socket) -> None:
+    """Have what the client has of the process that started it. OSError or ValueError where that cannot be."""
+    pid, _, _ = struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    for name in dir(resource):
+        if name.startswith("RLIMIT_"):
+            kind = getattr(resource, name)
+            limits = resource.prlimit(pid, kind)
+            if limits != resource.getrlimit(kind):
+                resource.setrlimit(kind, limits)
+    os.sched_setaffinity(0, os.sched_getaffinity(pid))
+    priority = os.getpriority(os.PRIO_PROCESS, pid)
+    if priority != os.getpriority(os.PRIO_PROCESS, 0):
+        os.setpriority(os.PRIO_PROCESS, 0, priority)
 
 
 def _agreed(client: socket.socket) -> bool:
