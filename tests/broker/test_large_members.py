@@ -33,9 +33,11 @@ async def broker() -> AsyncIterator[AsyncBroker]:
         yield running
 
 
-def _asked(size_bytes: int, member_id: str = "", group_id: str = "g") -> JoinGroupRequest:
+def _asked(
+    size_bytes: int, member_id: str = "", group_id: str = "g", instance_id: str | None = None
+) -> JoinGroupRequest:
     protocols = (JoinGroupRequestProtocol("range", bytes(size_bytes)),)
-    return JoinGroupRequest(group_id, 10_000, 10_000, member_id, None, "consumer", protocols)
+    return JoinGroupRequest(group_id, 10_000, 10_000, member_id, instance_id, "consumer", protocols)
 
 
 async def _joined(client: WireClient, size_bytes: int, group_id: str = "g") -> Any:
@@ -111,6 +113,25 @@ async def test_what_all_members_say_of_themselves_is_bounded_and_the_line_says_w
         told = await _joined(client, size_bytes)
     assert told.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
     assert "refusing a JoinGroup of /127.0.0.1 (client id 'test') to group 'g'" in caplog.text
+
+
+async def test_nobody_is_told_of_a_refusal_where_a_static_member_takes_its_own_place_again(
+    client: WireClient, broker: AsyncBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What it had said before it restarted counted as well."""
+    size_bytes = MAX_MEMBER_METADATA_BYTES - 100
+    async with AsyncExitStack() as stack:
+        for number in range(MAX_GROUP_METADATA_BYTES // size_bytes):
+            other = await stack.enter_async_context(WireClient(broker))
+            await other.send(ApiKey.JOIN_GROUP, _asked(size_bytes, instance_id=f"i{number}"))
+            await some_turns_until(lambda number=number: _members(broker) == number + 1)  # type: ignore[misc]
+        runner = broker.node.groups.find("g")
+        assert not isinstance(runner, ErrorCode)
+        assert not runner.shard.is_too_much(_asked(size_bytes, instance_id="i0"))
+        assert runner.shard.is_too_much(_asked(size_bytes, instance_id="another"))
+        told = await client.ask(ApiKey.JOIN_GROUP, _asked(size_bytes, instance_id="i0"))
+    assert told.error_code == ErrorCode.NONE
+    assert "refusing a JoinGroup" not in caplog.text
 
 
 def _members(broker: AsyncBroker) -> int:

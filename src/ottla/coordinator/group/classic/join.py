@@ -53,11 +53,12 @@ def new_member_id(request: JoinGroupRequest, context: RequestContext, unique: st
 def join(draft: Draft, asked: Join, *, is_new_group: bool) -> None:
     """Carry out one JoinGroup on a group that exists, or that this request makes."""
     request = asked.request
-    why = _why_full(draft, request)
-    if why:
-        draft.gone((request.member_id,), Why.GROUP_MAX_SIZE, why)
+    if not _accepts(draft, request.member_id):
+        draft.gone((request.member_id,), Why.GROUP_MAX_SIZE, "the group has group.max.size members")
         draft.remove((request.member_id,))
         draft.reply(asked.token, join_error(ErrorCode.GROUP_MAX_SIZE_REACHED, ""))
+    elif has_said_too_much(draft.group, request):
+        _refuse(draft, asked)
     elif not draft.group.supports(request.protocol_type, request.protocols):
         draft.reply(asked.token, join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id))
     elif request.member_id == "":
@@ -69,23 +70,35 @@ def join(draft: Draft, asked: Join, *, is_new_group: bool) -> None:
         draft.records.append(new_group_record(draft.group))
 
 
-def _why_full(draft: Draft, request: JoinGroupRequest) -> str:
-    """Why the group has no place for this member; empty if it has."""
-    if not _accepts(draft, request.member_id):
-        return "the group has group.max.size members"
-    if has_said_too_much(draft.group, request):
-        return "the members say too much of themselves"
-    return ""
-
-
 def has_said_too_much(group: Group, request: JoinGroupRequest) -> bool:
     """Whether what all members say of themselves, in all their protocols, would be too much with this request."""
-    members = group.members
-    size_bytes = members.metadata_bytes + sum(len(each.name) + len(each.metadata) for each in request.protocols)
+    size_bytes = group.members.metadata_bytes + sum(len(each.name) + len(each.metadata) for each in request.protocols)
     if size_bytes <= MAX_GROUP_METADATA_BYTES:
         return False
-    before = members.get(request.member_id)
+    before = _said_before(group, request)
     return size_bytes - (0 if before is None else before.metadata_bytes) > MAX_GROUP_METADATA_BYTES
+
+
+def _said_before(group: Group, request: JoinGroupRequest) -> Member | None:
+    """The member whose protocols the request takes the place of: a static one that restarts has another id."""
+    holder = None
+    if request.group_instance_id is not None:
+        holder = group.members.static_member_id(request.group_instance_id)
+    return group.members.get(request.member_id if holder is None else holder)
+
+
+def _refuse(draft: Draft, asked: Join) -> None:
+    """The request says too much. A member stays as it is, with what it said before, and what it waits for.
+
+    It is not removed, because the others would have to rebalance each time it asks. Like any other member it goes when
+    it leaves, or with its session. An id that was only given out is given up, so that no rebalance waits for it.
+    """
+    request = asked.request
+    if request.member_id in draft.group.pending_members and request.group_instance_id is None:
+        draft.expect_no_heartbeat(request.member_id)
+        draft.remove((request.member_id,))
+        complete_if_possible(draft)
+    draft.reply(asked.token, join_error(ErrorCode.GROUP_MAX_SIZE_REACHED, ""))
 
 
 def _accepts(draft: Draft, member_id: str) -> bool:
