@@ -21,18 +21,23 @@ from ottla.wire.offsets_records import (
     encode_offset_commit_key,
     encode_offset_commit_value,
 )
+from ottla.wire.transaction_records import PartitionsSchema, TransactionLogValue, encode_key, encode_value
 from tests.broker.ticking import TickingClock, some_turns_until, steps
 
 _GROUPS = 100 * TURN_MS
+_TRANSACTIONS = 20 * TURN_MS
 _MEMBERS = 1_050
 #: Timers of one step, and what else sets some in a turn.
 _TIMERS = 100
 _AROUND = 10
 
 
+_ONE_OF_EACH = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}
+
+
 @pytest.fixture
 async def broker() -> AsyncIterator[AsyncBroker]:
-    async with AsyncBroker({"offsets.topic.num.partitions": 1}, clock=TickingClock()) as running:
+    async with AsyncBroker(_ONE_OF_EACH, clock=TickingClock()) as running:
         await running.node.topics.create("t", 1, {})
         await running.node.groups.ready()
         yield running
@@ -100,6 +105,32 @@ async def test_what_comes_behind_the_end_of_the_log_is_heard_when_the_shard_begi
     large = runner.shard.group("large")
     assert large is not None
     assert len(large.members) == _MEMBERS - 1
+
+
+async def test_t3_what_was_decided_is_ended_in_turns_before_the_shard_is_active(broker: AsyncBroker) -> None:
+    """The outcomes of 4,000 transactions were written in one turn of 140 ms, the first of an active shard."""
+    await broker.node.transactions.ready()
+    runner = broker.node.transactions.runner(0)
+    log = broker.node.partitions.find("__transaction_state", 0)
+    assert runner is not None
+    assert log is not None
+    decided = tuple(_decided(number) for number in range(_TRANSACTIONS))
+    await runner.submit(lambda token, now_ms: Decision(decided, (Reply(token, None),)))
+    runner.tell(_broken)
+    seen = [log.log.end_offset]
+    while broker.node.transactions.loading:
+        await asyncio.sleep(0)
+        seen.append(log.log.end_offset)
+    assert seen[-1] - seen[0] == _TRANSACTIONS, "all have ended, and nobody could ask before"
+    assert max(steps(seen)) <= TURN_MS
+
+
+def _decided(number: int) -> LogRecord:
+    """A transaction whose outcome is decided, and of which no marker is written yet."""
+    now_ms = 1_700_000_000_000
+    partitions = (PartitionsSchema("t", (0,)),)
+    value = TransactionLogValue(1_000 + number, -1, -1, 0, -1, 60_000, 2, partitions, now_ms, now_ms)
+    return LogRecord(encode_key(f"x{number}"), encode_value(value, 0))
 
 
 def _sessions(broker: AsyncBroker) -> list[Hashable]:

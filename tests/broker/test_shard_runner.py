@@ -30,7 +30,7 @@ from ottla.coordinator.decision import (
 )
 from ottla.log.replay import ReplayedBatch, replay
 from ottla.wire.errors import ErrorCode
-from tests.broker.ticking import TickingClock
+from tests.broker.ticking import TickingClock, some_turns_until
 
 _TP = TopicPartition("log", 0)
 
@@ -368,3 +368,59 @@ async def test_a_shard_that_is_unloaded_while_it_is_read_stays_so(world: _World)
     assert runner.state is ShardState.UNLOADED
     assert "loaded" not in runner.shard.events
     assert "decide 7" not in runner.shard.events
+
+
+async def test_what_came_while_a_shard_was_read_is_heard_in_order_and_in_slices(world: _World) -> None:
+    """It was all heard in one turn, behind the load. What comes while it is heard is the last, and not left out."""
+    runner = world.runner
+    runner.tell(_broken)
+
+    def last(now_ms: int) -> Decision:
+        return runner.shard.add(0, 1_000)
+
+    def first(now_ms: int) -> Decision:
+        runner.tell(last)
+        return runner.shard.add(0, 0)
+
+    runner.tell(first)
+    many = range(1, 5 * TURN_MS)
+    for number in many:
+        runner.tell(lambda now_ms, number=number: runner.shard.add(0, number))  # type: ignore[misc]
+    applied = await _reading(runner)
+    assert runner.state is ShardState.ACTIVE
+    decided = [int(event.split()[1]) for event in runner.shard.events if event.startswith("decide")]
+    assert decided == [0, *many, 1_000]
+    assert sum(applied) == len(decided)
+    assert max(applied) <= TURN_MS
+
+
+async def test_a_fault_in_what_came_while_a_shard_was_read_has_it_read_again_once(world: _World) -> None:
+    """What is behind the fault is not heard: the log, read again, says what follows, as with a fault later on."""
+    runner = world.runner
+    for _ in range(5 * TURN_MS):
+        await runner.submit(lambda token, now_ms: runner.shard.add(token, 1))
+    runner.tell(_broken)
+    first = runner.shard
+    runner.tell(lambda now_ms: runner.shard.add(0, 7))
+    runner.tell(_broken)
+    runner.tell(lambda now_ms: runner.shard.add(0, 9))
+    await _reading(runner)
+    assert runner.state is ShardState.ACTIVE
+    assert runner.shard is not first
+    assert first.events[-3:] == ["loaded", "decide 7", "apply 7"]
+    assert runner.shard.events == [*["apply 1"] * (5 * TURN_MS), "apply 7", "loaded"]
+    assert await runner.submit(lambda token, now_ms: runner.shard.add(token, 1)) == 5 * TURN_MS + 8
+
+
+async def test_a_shard_that_is_unloaded_while_it_hears_what_came_stays_so(world: _World) -> None:
+    runner = world.runner
+    runner.tell(_broken)
+    for _ in range(5 * TURN_MS):
+        runner.tell(lambda now_ms: runner.shard.add(0, 7))
+    await some_turns_until(lambda: _applied(runner) > 0)
+    heard = _applied(runner)
+    assert heard < 5 * TURN_MS
+    runner.unload()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert (runner.state, _applied(runner)) == (ShardState.UNLOADED, heard)

@@ -9,7 +9,7 @@ log says. Then it takes the next request only when the device has them.
 
 While a shard's log is being read it takes no request, and the caller answers COORDINATOR_LOAD_IN_PROGRESS. Inputs that
 nobody waits for are kept until the shard is loaded. The log is read in slices (`runtime.slices`), at the start and
-after a fault; and so is done what follows from it, such as the timers of all members.
+after a fault; and so is done what follows from it, such as the timers of all members, and what has come meanwhile.
 """
 
 import asyncio
@@ -98,7 +98,7 @@ class ShardRunner(Generic[S]):
         #: The log has been read to its end; what is written from now on is told.
         self._has_read = False
         #: Inputs that wait until the shard is active.
-        self._told: list[Callable[[int], Decision]] = []
+        self._told: deque[Callable[[int], Decision]] = deque()
         #: Requests that wait for their reply, by token.
         self._waiting: dict[int, asyncio.Future[object]] = {}
         #: How often the log was read again since the last request that succeeded.
@@ -159,9 +159,13 @@ class ShardRunner(Generic[S]):
         yield from self._begin()
 
     def _begin(self) -> Iterator[None]:
-        """The log has been read: do what follows from it, such as the timers of all members, and take requests."""
+        """The log has been read: do what follows from it, such as the timers of all members, and take requests.
+
+        First it hears what has come meanwhile, in order, one input in each step; more may come until none is left.
+        """
+        shard = self.shard
         try:
-            for decision in self.shard.loaded(self._runtime.clock.now_ms()):
+            for decision in shard.loaded(self._runtime.clock.now_ms()):
                 if self.state is not ShardState.LOADING:
                     return
                 self._carry_out(decision)
@@ -169,11 +173,15 @@ class ShardRunner(Generic[S]):
         except Exception as fault:  # noqa: BLE001 - logged; the shard may be half changed
             self._start_over(fault)
             return
-        if self.state is ShardState.LOADING:
+        while self._told and self._begins_with(shard):
+            self._run(self._told.popleft(), None)
+            yield
+        if self._begins_with(shard):
             self.state = ShardState.ACTIVE
-            told, self._told = self._told, []
-            for call in told:
-                self.tell(call)
+
+    def _begins_with(self, shard: S) -> bool:
+        """Whether it is still this shard that begins: after a fault another one is made, and reads the log itself."""
+        return self.state is ShardState.LOADING and self.shard is shard
 
     def unload(self, state: ShardState = ShardState.UNLOADED) -> None:
         """Take no more input. Clients that wait are disconnected, and look for the coordinator again."""
