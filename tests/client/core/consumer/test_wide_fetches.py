@@ -52,6 +52,16 @@ def test_an_answer_of_many_partitions_is_read_some_at_a_time_and_its_broker_aske
     assert {part.fetch_offset for part in topic.partitions} == {1}
 
 
+def test_a_request_has_the_leader_epochs_of_when_its_offsets_were_noted() -> None:
+    """It had those of when it was sent: a new leader, whose log was cut and had grown again, answered it (KIP-320)."""
+    rig = _reading()
+    elected = snapshot(epoch=1, t=_MANY).topics["t"]
+    rig.learn(rig.known._replace(topics={"t": elected._replace(topic_id=b"another topic id")}))
+    [topic] = rig.message(ApiKey.FETCH).topics
+    assert {part.current_leader_epoch for part in topic.partitions} == {0}
+    assert topic.topic_id == TOPIC_ID
+
+
 def test_what_is_sought_or_taken_away_while_an_answer_is_read_is_not_read_any_more() -> None:
     rig = _reading()
     rig.answer(ApiKey.FETCH, _answer(*range(_MANY)))

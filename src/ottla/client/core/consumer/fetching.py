@@ -149,7 +149,8 @@ class Fetching:
         self._asked.add(leader)
         self._sessions.setdefault(leader, FetchSession())
         offsets = {state.tp: state.fetch_offset for state in states}
-        request = partial(self._request, leader, offsets, hurried=hurried)
+        # The leader epochs are those of now, as the offsets are: a newer leader has to refuse the request (KIP-320).
+        request = partial(self._request, leader, shared.snapshot, offsets, hurried=hurried)
         ticket = shared.eras.of_partitions(Call.FETCH, states, (leader, offsets))
         timeout_ms = shared.config.request_timeout_ms + shared.config.fetch_max_wait_ms
         if len(states) > AT_ONCE:  # it is made in the turn in which it is sent
@@ -157,9 +158,10 @@ class Fetching:
         else:
             shared.intend(intents.Ask(ticket, broker, ApiKey.FETCH, request(), timeout_ms))
 
-    def _request(self, leader: int, offsets: Mapping[TopicPartition, int], *, hurried: bool) -> FetchRequest:
-        snapshot, config = self._shared.snapshot, self._shared.config
-        session = self._sessions[leader]
+    def _request(
+        self, leader: int, snapshot: ClusterSnapshot, offsets: Mapping[TopicPartition, int], *, hurried: bool
+    ) -> FetchRequest:
+        config, session = self._shared.config, self._sessions[leader]
         max_bytes = config.max_partition_fetch_bytes
         wanted = {}
         for tp, offset in offsets.items():
