@@ -129,6 +129,96 @@ def test_what_a_full_disk_refuses_the_next_flush_writes() -> None:
     assert append(again, idempotent(1, producer_id=0)).duplicate
 
 
+def test_what_a_flush_owes_that_was_given_up_the_next_one_writes() -> None:
+    """The cleaner is stopped while it packs. Retention had waited for the next roll, after a clean stop, too."""
+    storage = MemoryStorage()
+    log = _log_of(_MANY, storage)
+    log.roll(NOW_MS)
+    base = log.end_offset
+    append(log, idempotent(1, producer_id=0))
+    next(log.flush_plan().steps())
+    assert log.needs_flush
+    log.close()
+    assert sorted(_snapshots(storage)) == [base, base + 1]
+    again = open_log(storage, _CONFIG, clean=True, recovery_point=base + 1)
+    assert retain(again, NOW_MS) == 1
+
+
+def test_a_segment_that_begins_where_a_flush_was_given_up_has_its_snapshot() -> None:
+    storage = MemoryStorage()
+    log = _log_of(_MANY, storage)
+    log.flush_plan()
+    log.roll(NOW_MS)
+    base = log.end_offset
+    append(log, idempotent(1, producer_id=0))
+    log.flush()
+    assert sorted(_snapshots(storage)) == [base, base + 1]
+    assert retain(log, NOW_MS) == 1
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_of_flushes_that_came_to_nothing_the_last_one_is_owed(is_refused: bool) -> None:
+    """Each holds a reference to every producer."""
+    storage = MemoryStorage()
+    log = _log_of(_MANY, storage)
+    log.roll(NOW_MS)
+    base = log.end_offset
+    storage.refuses = lambda action, name: action == "write"
+    for number in range(9):
+        append(log, idempotent(number + 1, producer_id=0))
+        plan = log.flush_plan()
+        if is_refused:
+            with pytest.raises(StorageError, match="refuses to write"):
+                plan.write()
+    storage.refuses = None
+    log.flush()
+    assert sorted(_snapshots(storage)) == [base, log.end_offset]
+
+
+def test_two_flushes_at_once_write_each_snapshot_once() -> None:
+    storage = MemoryStorage()
+    log = _log_of(_MANY, storage)
+    log.roll(NOW_MS)
+    plans = [log.flush_plan(), log.flush_plan()]
+    written: list[str] = []
+
+    def refuses(action: str, name: str) -> bool:
+        written.extend([name] * (action == "write"))
+        return False
+
+    storage.refuses = refuses
+    for plan in plans:
+        plan.sync()
+        log.mark_flushed(plan)
+    assert [name for name in written if name.endswith(".snapshot")] == [f"{_MANY:020}.snapshot"]
+    assert not log.needs_flush
+
+
+def test_a_segment_that_begins_while_a_write_is_refused_has_its_snapshot_with_the_next_flush() -> None:
+    """The write is in another thread."""
+    storage = MemoryStorage()
+    log = _log_of(_MANY, storage)
+    log.roll(NOW_MS)
+    bases = [log.end_offset]
+    append(log, idempotent(1, producer_id=0))
+    plan = log.flush_plan()
+    append(log, idempotent(2, producer_id=0))
+
+    def refuses(action: str, name: str) -> bool:
+        if action == "write" and log.end_offset not in bases:
+            bases.append(log.end_offset)
+            log.roll(NOW_MS)
+        return action == "write"
+
+    storage.refuses = refuses
+    with pytest.raises(StorageError, match="refuses to write"):
+        plan.write()
+    storage.refuses = None
+    append(log, idempotent(3, producer_id=0))
+    log.flush()
+    assert _snapshots(storage).keys() >= {*bases, log.end_offset}
+
+
 def test_a_stop_writes_what_is_owed() -> None:
     storage = MemoryStorage()
     log = _log_of(_MANY, storage)

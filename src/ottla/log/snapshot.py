@@ -51,6 +51,8 @@ class SnapshotDraft:
 
     def __init__(self, offset: int, entries: Sequence[ProducerEntry]) -> None:
         self.offset = offset
+        #: Whether its file is there.
+        self.is_written = False
         self._entries = entries
         self._at = 0
         #: A piece of each step: one piece of all is put together at the end, and nobody else runs meanwhile.
@@ -152,10 +154,14 @@ class Snapshots:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        #: Of the last one that was written, or will be by who has it.
+        #: Of the last one that was written, or is owed.
         self._begun_offset = -1
-        #: Those of rolls that wait for the next flush.
-        self._owed: list[SnapshotDraft] = []
+        #: By offset, ascending: those of rolls, and of the last flush, that are not written. They stay here while a
+        #: flush has them in hand, which may be given up. The loop adds to it; who writes one takes that out, perhaps in
+        #: another thread.
+        self._owed: dict[int, SnapshotDraft] = {}
+        #: Of the one that only a flush has taken: no segment begins there, so the next one is as good.
+        self._midway_offset = -1
         #: Names of snapshots that were damaged, or of another offset.
         self.damaged: list[str] = []
 
@@ -166,7 +172,7 @@ class Snapshots:
 
     @property
     def are_owed(self) -> bool:
-        """Whether segments have ended whose snapshots wait for the next flush."""
+        """Whether there are snapshots that wait for the next flush, or that one has in hand."""
         return bool(self._owed)
 
     def roll(self, state: ProducerState) -> None:
@@ -176,35 +182,39 @@ class Snapshots:
         again from an older one, and retention waits for it. Of many rolls only the first ones and the last one have
         theirs then: retention takes some segments together.
         """
-        draft = self._begun(state)
-        if draft is not None:
-            self._owed.append(draft)
-            del self._owed[_MOST_OWED - 1 : -1]
+        self._begin(state)
+        self._midway_offset = -1
+        for offset in list(self._owed)[_MOST_OWED - 1 : -1]:
+            self._owed.pop(offset, None)
 
     def planned(self, state: ProducerState, segment_bases: Collection[int]) -> "PlannedSnapshots":
         """The same for a flush, with what is owed; one of few producers is written now."""
-        draft = self._begun(state)
-        owed, self._owed = self._owed, []
-        return PlannedSnapshots(self, [*owed, *([] if draft is None else [draft])], state.end_offset, segment_bases)
+        if self._begin(state):
+            self._midway_offset = state.end_offset
+        return PlannedSnapshots(self, list(self._owed.values()), state.end_offset, segment_bases)
 
-    def _begun(self, state: ProducerState) -> SnapshotDraft | None:
-        """One of few producers is written at once."""
+    def _begin(self, state: ProducerState) -> bool:
+        """Write one of few producers, owe one of many; False if the last one was taken here."""
         if state.end_offset == self._begun_offset:
-            return None
+            return False
         if len(state.producers) <= FEW_PRODUCERS:
             self.put(SnapshotDraft(state.end_offset, tuple(state.producers.values())))
-            self._begun_offset = state.end_offset
-            return None
+        else:
+            self._owed[state.end_offset] = SnapshotDraft(state.end_offset, state.freeze())
+        self._owed.pop(self._midway_offset, None)
         self._begun_offset = state.end_offset
-        return SnapshotDraft(state.end_offset, state.freeze())
+        return True
 
     def put(self, draft: SnapshotDraft) -> None:
         """Write it. StorageError."""
         self._storage.write(file_name(draft.offset, SNAPSHOT), draft.content(), sync=False)
 
-    def owe(self, drafts: Sequence[SnapshotDraft]) -> None:
-        """These could not be written: the next flush tries it again."""
-        self._owed = [*drafts, *self._owed]
+    def pay(self, draft: SnapshotDraft) -> None:
+        """Write it, unless another flush has; nobody owes it then. StorageError."""
+        if not draft.is_written:
+            self.put(draft)
+            draft.is_written = True
+        self._owed.pop(draft.offset, None)
 
     def up_to(self, offset: int) -> list[File]:
         """The newest one that is not beyond this offset, as an open file; none where there is none."""
@@ -327,14 +337,13 @@ class PlannedSnapshots:
             yield from draft.steps()
 
     def write(self) -> list[File]:
-        """Write them; the file that has to be on the device. It may run in another thread. StorageError."""
-        try:
-            while self._drafts:
-                self._snapshots.put(self._drafts[0])
-                del self._drafts[0]
-        except StorageError:
-            self._snapshots.owe(self._drafts)
-            raise
+        """Write them; the file that has to be on the device. StorageError: those that are not written stay owed.
+
+        It may run in another thread, when `steps` has come to its end.
+        """
+        while self._drafts:
+            self._snapshots.pay(self._drafts[0])
+            del self._drafts[0]
         self._snapshots.prune(self._segment_bases, self._end_offset)
         return self._snapshots.up_to(self._end_offset)
 
