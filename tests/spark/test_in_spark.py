@@ -287,12 +287,17 @@ def batches_of(spark: Any, bootstrap: str, source: str, checkpoint: Path, write:
     stream.trigger(availableNow=True).start().awaitTermination()
 
 
+def _plain(bootstrap: str, fresh_name: Callable[[str], str]) -> tuple[str, str, dict[str, str]]:
+    """A topic with lines, one to write to, and the options of its sink."""
+    source, target = make_topic(bootstrap, fresh_name("in")), make_topic(bootstrap, fresh_name("plain"))
+    send_lines(bootstrap, source)
+    return source, target, {"kafka.bootstrap.servers": bootstrap, "topic": target, "sink.id": target}
+
+
 def test_s2_a_foreach_batch_that_could_write_its_replay_twice_is_refused(
     spark: Any, bootstrap: str, fresh_name: Callable[[str], str], tmp_path: Path
 ) -> None:
-    source, target = make_topic(bootstrap, fresh_name("in")), make_topic(bootstrap, fresh_name("plain"))
-    send_lines(bootstrap, source)
-    sink = {"kafka.bootstrap.servers": bootstrap, "topic": target, "sink.id": target}
+    source, target, sink = _plain(bootstrap, fresh_name)
 
     def run(**more: str) -> None:
         def write(frame: Any, _number: int) -> None:
@@ -317,9 +322,7 @@ def test_s2_a_foreach_batch_that_could_write_its_replay_twice_is_refused(
 def test_s2_a_foreach_batch_in_a_thread_that_tells_of_no_query_is_refused_too(
     spark: Any, bootstrap: str, fresh_name: Callable[[str], str], tmp_path: Path
 ) -> None:
-    source, target = make_topic(bootstrap, fresh_name("in")), make_topic(bootstrap, fresh_name("plain"))
-    send_lines(bootstrap, source)
-    sink = {"kafka.bootstrap.servers": bootstrap, "topic": target, "sink.id": target}
+    source, target, sink = _plain(bootstrap, fresh_name)
 
     def run(**more: str) -> None:
         def write(frame: Any) -> None:

@@ -20,7 +20,7 @@ _ROWS = 100
 def prepare() -> None:
     """Make Spark start with half of the work on this machine, for `ottla run` on a local master.
 
-    Runs a small job against a broker of its own, and has Java keep the classes that Spark has loaded, some 160 MB, in
+    Runs a small job against a broker of its own, and has Java keep the classes that Spark has loaded, some 180 MB, in
     the user's cache ($XDG_CACHE_HOME or ~/.cache, in `ottla`). It takes about a minute, and is worth it once for each
     Java and each version of PySpark: for jobs that run often, or when an image of a container is built.
 
