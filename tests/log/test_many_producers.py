@@ -112,12 +112,18 @@ def test_a_log_of_which_retention_takes_all_is_flushed_first() -> None:
     assert all(append(again, idempotent(0, producer_id=number)).duplicate for number in range(_MANY))
 
 
-def test_what_a_full_disk_refuses_the_next_flush_writes() -> None:
+def _owing() -> tuple[MemoryStorage, PartitionLog, int]:
+    """A log that owes the snapshot of a roll, and has gone on; and where it rolled."""
     storage = MemoryStorage()
     log = _log_of(_MANY, storage)
     log.roll(NOW_MS)
     base = log.end_offset
     append(log, idempotent(1, producer_id=0))
+    return storage, log, base
+
+
+def test_what_a_full_disk_refuses_the_next_flush_writes() -> None:
+    storage, log, base = _owing()
     storage.refuses = lambda action, name: action == "write"
     with pytest.raises(StorageError, match="refuses to write"):
         log.flush()
@@ -131,11 +137,7 @@ def test_what_a_full_disk_refuses_the_next_flush_writes() -> None:
 
 def test_what_a_flush_owes_that_was_given_up_the_next_one_writes() -> None:
     """The cleaner is stopped while it packs. Retention had waited for the next roll, after a clean stop, too."""
-    storage = MemoryStorage()
-    log = _log_of(_MANY, storage)
-    log.roll(NOW_MS)
-    base = log.end_offset
-    append(log, idempotent(1, producer_id=0))
+    storage, log, base = _owing()
     next(log.flush_plan().steps())
     assert log.needs_flush
     log.close()
