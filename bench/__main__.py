@@ -185,6 +185,12 @@ def _perhaps(comparison: Comparison, what: str) -> Iterator[None]:
         _failed(comparison, f"{what}: {str(fault)[:100]}")
 
 
+def _begin_again(comparison: Comparison, name: str, peer: Peer) -> None:
+    """A figure has failed: what comes next finds a broker that answers, whatever has become of this one."""
+    with _perhaps(comparison, f"{name}: a start"):
+        restarted(peer, lambda: None)
+
+
 def _failed(comparison: Comparison, fault: str) -> None:
     comparison.faults.append(fault)
     print(f"    not measured: {fault}", flush=True)
@@ -238,8 +244,7 @@ def _others(rounds: int, scale: float) -> Comparison:
                     continue
                 for name, peer in peers.items():
                     if not _take(comparison, name, "heavy_figures", figure, peer.bootstrap, scale):
-                        with _perhaps(comparison, f"{name}: a start"):  # what comes next finds a broker that answers
-                            restarted(peer, lambda: None)
+                        _begin_again(comparison, name, peer)
         for name, peer in peers.items():
             with _perhaps(comparison, f"{name}: coordinators load"):
                 restarted(peer, partial(_coordinators_load, comparison, name, peer, scale))
@@ -304,18 +309,22 @@ def start(rounds: int, scale: float) -> Comparison:
 def spark(peers: dict[str, Peer], rounds: int, scale: float) -> Comparison:
     """Spark's source and sink on Apache Kafka: ours, and Spark's own connector."""
     comparison = Comparison("Spark", spark_figures.PEERS, spark_figures.unit_of, spark_figures.NOTE)
+    broker = peers["Apache Kafka"]
     for _ in range(rounds):
         for figure in spark_figures.FIGURES:
-            _take(comparison, figure, "spark_figures", figure, peers["Apache Kafka"].bootstrap, scale)
+            if not _take(comparison, figure, "spark_figures", figure, broker.bootstrap, scale):
+                _begin_again(comparison, "Apache Kafka", broker)
     return comparison
 
 
 def shapes(peers: dict[str, Peer], rounds: int, scale: float) -> Comparison:
     """The same for jobs of other shapes."""
     comparison = Comparison("Spark, other shapes of jobs", spark_shapes.PEERS, spark_shapes.unit_of, spark_shapes.NOTE)
+    broker = peers["Apache Kafka"]
     for _ in range(rounds):
         for (_, peer), figure in spark_shapes.NAMES.items():
-            _take(comparison, peer, "spark_shapes", figure, peers["Apache Kafka"].bootstrap, scale)
+            if not _take(comparison, peer, "spark_shapes", figure, broker.bootstrap, scale):
+                _begin_again(comparison, "Apache Kafka", broker)
     return comparison
 
 

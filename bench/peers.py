@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
@@ -102,10 +102,14 @@ def memory_mb(pid: int) -> float:
 
 
 def share_of_memory_mb(pid: int) -> float:
-    """The same, of pages that several processes have only its part: the sum over them counts each page once."""
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) / 1024
+    """The same, of pages that several processes have only its part: the sum over them counts each page once.
+
+    0 of a process that has ended.
+    """
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) / 1024
     return 0.0
 
 

@@ -193,6 +193,7 @@ class Coordinator(Generic[S]):
         for effect in decision.effects:
             assert isinstance(effect, WriteMarkers), "groups of the simulator are small"
             write_markers(self, effect)
+        assert decision.rest is None, "groups of the simulator have few offsets"
 
     def _fired(self, key: tuple[str, ...]) -> None:
         self._timers.pop(key, None)

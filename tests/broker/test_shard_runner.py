@@ -183,6 +183,64 @@ async def test_inputs_that_come_meanwhile_wait_for_their_turn(world: _World) -> 
     assert runner.shard.events[1:] == ["outer goes on", "decide 1", "apply 1", "decide 2", "apply 2"]
 
 
+def _long(shard: _Counter, token: int, amounts: list[int]) -> Decision:
+    """A decision for each amount, of which the last one answers."""
+    decision = shard.add(token, amounts[0])
+    if len(amounts) == 1:
+        return decision
+    return decision._replace(replies=(), rest=lambda: _long(shard, token, amounts[1:]))
+
+
+async def test_the_rest_of_a_decision_comes_in_slices_and_before_all_other_inputs(world: _World) -> None:
+    runner, parts = world.runner, 4 * TURN_MS
+    answer = runner.submit(lambda token, now_ms: _long(runner.shard, token, [1] * parts))
+    others = [runner.submit(lambda token, now_ms: runner.shard.add(token, 100)) for _ in range(2)]
+    runner.marker_written(9, commit=True)
+    written = [runner.shard.total]
+    while not answer.done():
+        await asyncio.sleep(0)
+        if not answer.done():
+            written.append(runner.shard.total)
+    assert len(written) >= parts // TURN_MS
+    assert max(written) < parts
+    assert not any(other.done() for other in others) or runner.shard.total == parts + 200
+    assert await asyncio.gather(answer, *others) == [parts, parts + 100, parts + 200]
+    assert runner.shard.events[-1] == "marker 9 True"
+    assert await runner.submit(lambda token, now_ms: runner.shard.add(token, 1)) == parts + 201
+
+
+async def test_a_fault_in_the_rest_of_a_decision_has_the_log_read_again(world: _World) -> None:
+    runner = world.runner
+    waiting = runner.submit(lambda token, now_ms: runner.shard.add(0, 7)._replace(rest=lambda: _broken(now_ms)))
+    behind = runner.submit(lambda token, now_ms: runner.shard.add(token, 100))
+    for lost in (waiting, behind):
+        with pytest.raises(ShardUnloadedError):
+            await lost
+    await _reading(runner)
+    assert runner.shard.total == 7
+    assert await runner.submit(lambda token, now_ms: runner.shard.add(token, 1)) == 8
+
+
+async def test_a_shard_that_is_unloaded_carries_out_no_rest(world: _World) -> None:
+    runner = world.runner
+    waiting = runner.submit(lambda token, now_ms: _long(runner.shard, token, [1, 2]))
+    runner.unload()
+    with pytest.raises(ShardUnloadedError):
+        await waiting
+    await world.runtime.slices.close()
+    assert runner.shard.total == 1
+
+
+async def test_what_is_heard_while_a_shard_loads_is_carried_out_to_its_end(world: _World) -> None:
+    runner = ShardRunner(_TP, lambda tp: _Counter(), _apply, world.runtime, lambda _, effect: None)
+    runner.tell(lambda now_ms: _long(runner.shard, 0, [1, 2, 4]))
+    runner.tell(lambda now_ms: runner.shard.add(0, 8))
+    for _ in runner.load():
+        pass
+    assert [each for each in runner.shard.events if "decide" in each] == [f"decide {n}" for n in (1, 2, 4, 8)]
+    assert runner.shard.total == 15
+
+
 async def test_timers_are_set_replaced_and_forgotten(world: _World) -> None:
     runner = world.runner
     runner.tell(lambda now_ms: Decision(timers=(SetTimer(("gone",), 0), CancelTimer(("gone",)))))

@@ -12,6 +12,9 @@ Theory of operation. A shard is the state of one partition of a coordinator's lo
 Steps 2 and 3 wait for step 1. When it fails, the shard's `append_failed(decision, error)` says what the waiting
 requests are told, and the state stays what it was. A decision without records goes straight to step 3.
 
+What would be too much for one batch, or for one turn of the event loop, is a decision with a `rest`, which is the next
+decision. Queries may come in between, but no other input.
+
 Shape after Apache Kafka's `CoordinatorResult` and `CoordinatorShard`.
 """
 
@@ -123,6 +126,8 @@ class Decision(NamedTuple):
     unsynced: Refusal | None = None
     #: What it means for the history of groups, told when all else is done. It can fail nothing.
     facts: tuple[GroupFacts, ...] = ()
+    #: More of the same input: taken when this is carried out, in another turn of the loop, and before any other input.
+    rest: Callable[[], Decision] | None = None
 
 
 NOTHING = Decision()

@@ -154,6 +154,8 @@ class Snapshots:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
+        #: Of so many producers one is written at once.
+        self.few_producers = FEW_PRODUCERS
         #: Of the last one that was written, or is owed.
         self._begun_offset = -1
         #: By offset, ascending: those of rolls, and of the last flush, that are not written. They stay here while a
@@ -197,7 +199,7 @@ class Snapshots:
         """Write one of few producers, owe one of many; False if the last one was taken here."""
         if state.end_offset == self._begun_offset:
             return False
-        if len(state.producers) <= FEW_PRODUCERS:
+        if len(state.producers) <= self.few_producers:
             self.put(SnapshotDraft(state.end_offset, tuple(state.producers.values())))
         else:
             self._owed[state.end_offset] = SnapshotDraft(state.end_offset, state.freeze())

@@ -110,6 +110,8 @@ class Rig:
                 case CancelTimer(key):
                     self.timers.pop(key, None)
         self.told.hear((*decision.facts, *self.shard.settled()), self.now_ms)
+        if decision.rest is not None:
+            self.run(decision.rest())
 
     def topic_id(self, name: str) -> bytes | None:
         """What the metadata say of a topic."""

@@ -1,5 +1,12 @@
-"""A group with very many offsets is deleted: nothing is encoded or decoded for each of them alone."""
+"""A group with very many offsets is deleted: in parts that fit into batches, and nobody sees one of them.
 
+Nothing is encoded or decoded for each offset alone.
+"""
+
+import pytest
+
+from ottla.base.limits import MAX_TOMBSTONE_BYTES_PER_BATCH, MAX_TOMBSTONES_PER_BATCH
+from ottla.coordinator.decision import Decision
 from ottla.wire import schema
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_commit import (
@@ -7,6 +14,7 @@ from ottla.wire.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from ottla.wire.messages.offset_fetch import OffsetFetchRequestGroup
 from tests.coordinator.group.rig import GROUP, Rig
 from tests.counted_calls import calls
 
@@ -14,20 +22,43 @@ _OFFSETS = 1_000
 _CODED = (schema.decode.__code__, schema.encode.__code__)
 
 
-def _with_offsets() -> Rig:
+def _with_offsets(group_id: str = GROUP, offsets: int = _OFFSETS) -> Rig:
     rig = Rig()
-    partitions = tuple(OffsetCommitRequestPartition(number, 1, 0, "") for number in range(_OFFSETS))
+    partitions = tuple(OffsetCommitRequestPartition(number, 1, 0, "") for number in range(offsets))
     topics = tuple(OffsetCommitRequestTopic(name=name, partitions=partitions) for name in ("t", "u"))
-    rig.run(rig.shard.commit_offsets(rig.token(), OffsetCommitRequest(GROUP, topics=topics), rig.now_ms))
+    rig.run(rig.shard.commit_offsets(rig.token(), OffsetCommitRequest(group_id, topics=topics), rig.now_ms))
     rig.commit_in_transaction(2, producer_id=7)
     rig.commit(1, group_id="another")
     return rig
 
 
-def _delete(rig: Rig) -> ErrorCode:
+def _delete(rig: Rig, group_id: str = GROUP) -> ErrorCode:
     token = rig.token()
-    rig.run(rig.shard.delete_group(token, GROUP))
+    rig.run(rig.shard.delete_group(token, group_id))
     return ErrorCode(rig.answer(token).error_code)
+
+
+def _parts(rig: Rig, decision: Decision) -> list[Decision]:
+    """Carry the deletion out; its parts."""
+    parts = [decision]
+    rig.run(decision._replace(rest=None))
+    while parts[-1].rest is not None:
+        parts.append(parts[-1].rest())
+        rig.run(parts[-1]._replace(rest=None))
+    return parts
+
+
+def _seen(rig: Rig) -> list[int]:
+    """What is told of the group's offsets, in each way in which they can be asked for."""
+    named = OffsetFetchRequestGroup(GROUP, topics=tuple(rig.shard.topics_of(GROUP)))
+    (rows,) = [rig.shard.fetch_offsets(named, require_stable=False).topics]
+    fetched = sum(each.committed_offset >= 0 for topic in rows for each in topic.partitions)
+    return [
+        rig.shard.count_offsets(GROUP),
+        sum(map(len, rig.shard.committed(GROUP).values())),
+        sum(len(topic.partition_indexes) for topic in rig.shard.topics_of(GROUP)),
+        fetched,
+    ]
 
 
 def test_a_group_goes_with_all_its_offsets_at_once() -> None:
@@ -57,3 +88,70 @@ def test_a_deletion_that_cannot_be_written_deletes_nothing() -> None:
     assert _delete(rig) is ErrorCode.NONE
     assert rig.commit(6) is ErrorCode.NONE
     assert rig.shard.committed(GROUP) == {"words": {0: 6}}
+
+
+def test_nobody_sees_a_group_with_some_of_its_offsets() -> None:
+    """10,000 offsets had taken 32 to 42 ms in one turn, and 30,000 did not fit into a batch: it could not be deleted."""
+    rig = _with_offsets()
+    before = _seen(rig)
+    assert before == [2 * _OFFSETS] * 4
+    token, seen = rig.token(), []
+    decision: Decision | None = rig.shard.delete_group(token, GROUP)
+    assert _seen(rig) == before, "nothing is written yet"
+    while decision is not None:
+        assert rig.answer(token) is None
+        assert len(decision.records) <= MAX_TOMBSTONES_PER_BATCH + 1
+        assert rig.shard.group(GROUP) is not None
+        rig.run(decision._replace(rest=None))
+        assert not rig.shard.is_busy
+        seen.append(_seen(rig))
+        decision = None if decision.rest is None else decision.rest()
+    assert seen == [[0] * 4] * 3
+    assert rig.answer(token).error_code == ErrorCode.NONE
+    assert rig.shard.group(GROUP) is None
+
+
+def test_names_that_are_long_go_into_more_batches() -> None:
+    group_id = "g" * 32_000
+    rig = _with_offsets(group_id, 40)
+    parts = _parts(rig, rig.shard.delete_group(rig.token(), group_id))
+    assert max(sum(len(each.key) for each in part.records[:-1]) for part in parts) <= MAX_TOMBSTONE_BYTES_PER_BATCH
+    assert len(parts) == 5
+    assert rig.shard.committed(group_id) == {}
+    rig.crash()
+    assert rig.shard.group(group_id) is None
+
+
+@pytest.mark.parametrize("written", [1, 2])
+def test_a_part_that_cannot_be_written_leaves_the_offsets_that_are_left(written: int) -> None:
+    rig = _with_offsets()
+    token = rig.token()
+    decision = rig.shard.delete_group(token, GROUP)
+    for _ in range(written):
+        rig.run(decision._replace(rest=None))
+        assert decision.rest is not None
+        decision = decision.rest()
+    rig.fail_with = ErrorCode.NOT_ENOUGH_REPLICAS
+    rig.run(decision)
+    assert rig.answer(token).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    left = 2 * _OFFSETS - written * MAX_TOMBSTONES_PER_BATCH
+    assert _seen(rig) == [left] * 4
+    rig.crash()
+    assert _seen(rig) == [left] * 4, "memory says what the log says"
+    assert _delete(rig) is ErrorCode.NONE
+    assert rig.shard.group(GROUP) is None
+
+
+@pytest.mark.parametrize("written", [1, 2])
+def test_a_kill_between_two_parts_leaves_the_offsets_that_are_left(written: int) -> None:
+    rig = _with_offsets()
+    decision = rig.shard.delete_group(rig.token(), GROUP)
+    for _ in range(written):
+        rig.run(decision._replace(rest=None))
+        assert decision.rest is not None
+        decision = decision.rest()
+    rig.crash()
+    assert _seen(rig) == [2 * _OFFSETS - written * MAX_TOMBSTONES_PER_BATCH] * 4
+    assert _delete(rig) is ErrorCode.NONE
+    rig.marker(7, commit=True)
+    assert rig.shard.committed(GROUP) == {}

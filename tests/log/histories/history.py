@@ -44,10 +44,14 @@ class Checkpoint(NamedTuple):
 
 
 class History:
-    """See the module. `run` raises AssertionError when something is not as it must be; `did` says what happened."""
+    """See the module. `run` raises AssertionError when something is not as it must be; `did` says what happened.
 
-    def __init__(self, number: int) -> None:
+    `owes_snapshots`: a snapshot of producers is never written where it is taken, as if there were very many of them.
+    """
+
+    def __init__(self, number: int, *, owes_snapshots: bool = False) -> None:
         rng = self.rng = Random(number)
+        self._owes_snapshots = owes_snapshots
         self.did: list[str] = []
         self.promise = rng.choice((Promise.ALL, Promise.ALL, Promise.AFTER_KILLS, Promise.SYNCED))
         self._flush_messages = self._draw_flush_messages()
@@ -101,6 +105,7 @@ class History:
             *(self.go_on_with_a_plan,) * 3,
             self.plan_sync,
             self.plan_flush,
+            *(self.plan_flush, self.give_up_a_plan) * self._owes_snapshots,
             self.plan_checkpoint,
             *(self.write_checkpoint,) * 2,
             self.roll,
@@ -276,6 +281,11 @@ class History:
         if self._plans:
             self._plans.pop(self.rng.randrange(len(self._plans)))()
 
+    def give_up_a_plan(self) -> None:
+        """Whoever has it in hand is stopped, as the cleaner may be."""
+        if self._plans:
+            del self._plans[self.rng.randrange(len(self._plans))]
+
     def roll(self) -> None:
         self._log.roll(self._now_ms)
 
@@ -403,6 +413,8 @@ class History:
                 cleaned_offset=None if known is None else known.cleaned_offset,
             ),
         )
+        if self._owes_snapshots:
+            log._snapshots.few_producers = -1
         log.synced.sync_due()
         return log
 
@@ -439,4 +451,7 @@ class History:
                 self._send_all_again(sender)
             self.sync()
         assert not any(each.in_flight or each.open for each in self._senders), "somebody waits for good"
+        self._log.roll(self._now_ms)
+        self._log.flush()
+        assert not self._log._snapshots.are_owed, "retention would wait for a snapshot"
         self._expected.look(self._log)

@@ -56,7 +56,10 @@ async def _slowly(
 ) -> LeaveGroupResponse:
     """Members that are not there are found while others are served. Those that are leave in one decision."""
     there: list[MemberIdentity] = []
-    await node.slices.run(counted(context, _look(runner, request, there)))
+    shard = runner.shard
+    await node.slices.run(counted(context, _look(shard, request, there)))
+    if runner.shard is not shard:  # it is read again from its log: who is there was not to be seen meanwhile
+        return LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     answer = cast(LeaveGroupResponse, await _leave(runner, request._replace(members=tuple(there))))
     if answer.error_code:
         return answer
@@ -65,9 +68,8 @@ async def _slowly(
     return answer._replace(members=tuple(told))
 
 
-def _look(runner: ShardRunner[GroupShard], request: LeaveGroupRequest, there: list[MemberIdentity]) -> Iterator[None]:
+def _look(shard: GroupShard, request: LeaveGroupRequest, there: list[MemberIdentity]) -> Iterator[None]:
     for begin in range(0, len(request.members), PART_NAMES):
-        shard = runner.shard  # it may be read again meanwhile
         some = request.members[begin : begin + PART_NAMES]
         there += (m for m in some if shard.knows_member(request.group_id, m.member_id, m.group_instance_id))
         yield

@@ -5,7 +5,8 @@ returns a Decision. The runner takes one input at a time and in order, even if c
 It appends the decision's records as one batch to the shard's partition, gives each record to `apply`, and only then
 answers and sets timers. When the append fails, the shard says what to answer. When the records are in the log and only
 the device refuses them, a shard whose records build on each other takes them over all the same: its memory is what the
-log says. Then it takes the next request only when the device has them.
+log says. Then it takes the next request only when the device has them. A decision may have a `rest`: it is carried out in
+slices, and no other input is taken before it is.
 
 While a shard's log is being read it takes no request, and the caller answers COORDINATOR_LOAD_IN_PROGRESS. Inputs that
 nobody waits for are kept until the shard is loaded. The log is read in slices (`runtime.slices`), at the start and
@@ -22,6 +23,7 @@ from typing import Generic, Protocol, TypeVar
 from ottla.base.clock import Clock
 from ottla.base.errors import CorruptDataError, OttlaError, StorageError
 from ottla.base.limits import HERD_ANSWERS_AT_ONCE, MAX_FRESH_STARTS
+from ottla.base.require import require
 from ottla.base.types import TopicPartition
 from ottla.broker.runtime.partitions import Partitions
 from ottla.broker.runtime.slices import Slices
@@ -95,6 +97,8 @@ class ShardRunner(Generic[S]):
         self._effect = effect
         self._inbox: deque[tuple[Callable[[int], Decision], int | None]] = deque()
         self._busy = False
+        #: What is left of the last input.
+        self._rest: Callable[[], Decision] | None = None
         #: The log has been read to its end; what is written from now on is told.
         self._has_read = False
         #: Inputs that wait until the shard is active.
@@ -170,12 +174,14 @@ class ShardRunner(Generic[S]):
                     return
                 self._carry_out(decision)
                 yield
+                yield from self._rest_of(shard)
         except Exception as fault:  # noqa: BLE001 - logged; the shard may be half changed
             self._start_over(fault)
             return
         while self._told and self._begins_with(shard):
             self._run(self._told.popleft(), None)
             yield
+            yield from self._rest_of(shard)
         if self._begins_with(shard):
             self.state = ShardState.ACTIVE
 
@@ -189,6 +195,7 @@ class ShardRunner(Generic[S]):
         self._runtime.timers.cancel_all(lambda key: isinstance(key, tuple) and key[:2] == self.tp)
         self._inbox.clear()
         self._told.clear()
+        self._rest = None
         waiting, self._waiting = self._waiting, {}
         for future in waiting.values():
             if not future.done():
@@ -202,14 +209,30 @@ class ShardRunner(Generic[S]):
 
     def _take(self, call: Callable[[int], Decision], token: int | None) -> None:
         self._inbox.append((call, token))
-        if self._busy:
-            return
+        if not self._busy:
+            self._take_all()
+
+    def _take_all(self) -> None:
+        """Run what is in the inbox, one input after the other; after one with a rest the others wait for it."""
         self._busy = True
         try:
-            while self._inbox:
+            while self._inbox and self._rest is None:
                 self._run(*self._inbox.popleft())
         finally:
-            self._busy = False
+            self._busy = self._rest is not None
+        if self._rest is not None:
+            self._runtime.slices.start(self._go_on(), f"a long decision of {self.tp}")
+
+    async def _go_on(self) -> None:
+        await self._runtime.slices.run(self._rest_of(self.shard))
+        self._take_all()
+
+    def _rest_of(self, shard: S) -> Iterator[None]:
+        """Carry out what is left of the last input, a decision in each step."""
+        while self._rest is not None and self.shard is shard:
+            rest, self._rest = self._rest, None
+            self._run(lambda now_ms, rest=rest: rest(), None)  # type: ignore[misc]
+            yield
 
     def _run(self, call: Callable[[int], Decision], token: int | None) -> None:
         try:
@@ -283,6 +306,9 @@ class ShardRunner(Generic[S]):
             self._runtime.heard(decision.facts)
         if follow_up is not None and follow_up != Decision():
             self._carry_out(follow_up)
+        if decision.rest is not None:
+            require(self._rest is None, "a decision and what follows from it have a rest each")
+            self._rest = decision.rest
 
     def _answer(self, replies: Sequence[Reply]) -> None:
         """Answer requests: of many some in a turn of the loop, because each is encoded and sent in the next one."""

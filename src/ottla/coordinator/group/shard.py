@@ -36,6 +36,7 @@ from ottla.coordinator.group.consumer.groups import ConsumerGroups
 from ottla.coordinator.group.consumer.room import Room
 from ottla.coordinator.group.consumer.topics import NoTopics, Topics
 from ottla.coordinator.group.context import RequestContext
+from ottla.coordinator.group.deletion import Deletion
 from ottla.coordinator.group.kinds import AnyGroup, Appending, Groups, Kind, answer
 from ottla.coordinator.group.migration import downgrade_without, make_room
 from ottla.coordinator.group.mixed import MixedGroups
@@ -60,7 +61,6 @@ from ottla.wire.messages.offset_fetch import (
 from ottla.wire.messages.sync_group import SyncGroupRequest
 from ottla.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 from ottla.wire.offsets_records import (
-    OFFSET_COMMIT_KEYS,
     OffsetCommitKey,
     decode_key,
     decode_offset_commit_value,
@@ -76,6 +76,8 @@ _NO_LIMIT: Final = 2**62
 _TIMERS_AT_ONCE: Final = 100
 #: Groups that ListGroups looks at in one step.
 _LISTED_AT_ONCE: Final = 100
+#: What is seen of a group that is being deleted.
+_NO_OFFSETS: Final = OffsetStore()
 
 
 class GroupShard:
@@ -101,11 +103,10 @@ class GroupShard:
         #: Groups that the present pass has still to look at: for retention, and for offsets of deleted topics.
         self._to_expire: deque[str] = deque()
         self._to_compare: deque[str] = deque()
-        #: The group of which a decision that is on its way to the log deletes all offsets.
-        self._emptied: str | None = None
         self._groups: Groups = {}
         self._offsets = OffsetStore()
         self._appending = Appending()
+        self._deletion = Deletion(self._offsets, self._appending)
         room = Room(config, topics or NoTopics(), settings or GroupSettings(config), assignors)
         room.downgrade = downgrade_without
         self._classic = ClassicGroups(config, self._groups, self._appending, max_record_bytes)
@@ -145,15 +146,16 @@ class GroupShard:
         error = ErrorCode.NONE if group is None else group.check_fetch(request.member_id, request.member_epoch)
         if error is not ErrorCode.NONE:
             return fetch.refuse(request, error)
-        return fetch.fetch(self._offsets, request, require_stable=require_stable, topic_id=self._topic_id)
+        store = self._seen_of(request.group_id)
+        return fetch.fetch(store, request, require_stable=require_stable, topic_id=self._topic_id)
 
     def topics_of(self, group_id: str) -> list[OffsetFetchRequestTopics]:
         """The partitions for which a group has committed an offset, as OffsetFetch names them."""
-        return fetch.all_topics(self._offsets, group_id, self._topic_id)
+        return fetch.all_topics(self._seen_of(group_id), group_id, self._topic_id)
 
     def count_offsets(self, group_id: str) -> int:
         """For how many partitions a group has committed an offset."""
-        return len(self._offsets.of_group(group_id))
+        return len(self._seen_of(group_id).of_group(group_id))
 
     def group(self, group_id: str) -> Group | None:
         """The classic group itself, for tests and tools."""
@@ -167,9 +169,13 @@ class GroupShard:
     def committed(self, group_id: str) -> Mapping[str, Mapping[int, int]]:
         """The committed offsets of a group, by topic and partition."""
         found: dict[str, dict[int, int]] = {}
-        for partition, each in self._offsets.of_group(group_id).items():
+        for partition, each in self._seen_of(group_id).of_group(group_id).items():
             found.setdefault(partition.topic, {})[partition.partition] = each.value.offset
         return found
+
+    def _seen_of(self, group_id: str) -> OffsetStore:
+        """Where a query finds the group's offsets: it has none while they are being deleted."""
+        return _NO_OFFSETS if self._deletion.hides(group_id) else self._offsets
 
     # -- membership of consumer groups
 
@@ -269,16 +275,8 @@ class GroupShard:
             return answer(token, DeletableGroupResult(group_id, ErrorCode.GROUP_ID_NOT_FOUND))
         if not group.is_empty:
             return answer(token, DeletableGroupResult(group_id, ErrorCode.NON_EMPTY_GROUP))
-        records = (*expiry.all_tombstones(group_id, self._offsets), *self._tombstones(group))
         told = GroupFacts(group_id, group.kind, group.generation, (Deleted(),))
-        decision = Decision(records, (Reply(token, DeletableGroupResult(group_id)),), facts=(told,))
-
-        def failure(error: ErrorCode) -> Decision:
-            self._emptied = None
-            return answer(token, DeletableGroupResult(group_id, error))
-
-        self._emptied = group_id if records else None
-        return self._appending.prepare(decision, None, failure)
+        return self._deletion.begin(token, told, self._tombstones(group))
 
     def _tombstones(self, group: AnyGroup) -> list[LogRecord]:
         return self._kinds[group.kind].tombstones(group)
@@ -385,7 +383,7 @@ class GroupShard:
     def apply(self, record: LogRecord, now_ms: int) -> None:
         """A record is in the log: plain batches, live and at recovery."""
         target = self._appending.applied(record)
-        if self._emptied is not None and self._is_of_emptied(record):
+        if self._deletion.applied():
             return
         kind = self._by_record_type.get(record_type(record.key))
         if kind is not None:
@@ -397,17 +395,6 @@ class GroupShard:
             case OffsetCommitKey() as key:
                 self._exists(key.group, now_ms)
                 self._offsets.apply_commit(key, decode_offset_commit_value(record.value or b""))
-
-    def _is_of_emptied(self, record: LogRecord) -> bool:
-        """Whether it deletes an offset of the group that is being deleted: with the first of them all are gone."""
-        emptied = self._emptied
-        if not self._appending.is_busy:  # it is the last record of the decision
-            self._emptied = None
-        if emptied is None or record_type(record.key) not in OFFSET_COMMIT_KEYS:
-            return False
-        if self._offsets.of_group(emptied) or self._offsets.has_pending(emptied):
-            self._offsets.apply_all_tombstones(emptied)
-        return True
 
     def settled(self) -> tuple[GroupFacts, ...]:
         """What the records applied since the last call mean for the history of groups, beside what decisions told."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from ottla.base.types import TopicPartition
@@ -140,16 +140,14 @@ def offset_tombstone(group_id: str, topic: str, partition: int) -> LogRecord:
     return LogRecord(encode_offset_commit_key(group_id, topic, partition), None)
 
 
-def offset_tombstones(group_id: str, partitions: Iterable[TopicPartition]) -> list[LogRecord]:
+def offset_tombstones(group_id: str, partitions: Iterable[TopicPartition]) -> Iterator[LogRecord]:
     """The same for many: of each topic the beginning of the keys, which all its partitions have, is encoded once."""
     begins: dict[str, bytes] = {}
-    records = []
     for topic, partition in partitions:
         begin = begins.get(topic)
         if begin is None:
             begin = begins[topic] = encode_offset_commit_key(group_id, topic, 0)[:-4]  # the partition comes last
-        records.append(LogRecord(begin + partition.to_bytes(4, "big", signed=True), None))
-    return records
+        yield LogRecord(begin + partition.to_bytes(4, "big", signed=True), None)
 
 
 def refuse_commit(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:

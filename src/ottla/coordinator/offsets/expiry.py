@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ottla.base.types import TopicPartition
 from ottla.coordinator.decision import LogRecord
-from ottla.coordinator.offsets.commit import offset_tombstone, offset_tombstones
+from ottla.coordinator.offsets.commit import offset_tombstone
 from ottla.coordinator.offsets.groups import GroupOfOffsets
 from ottla.coordinator.offsets.store import OffsetStore
 from ottla.wire.codec import NULL_UUID
@@ -49,12 +49,6 @@ def _has_expired(value: OffsetCommitValue, since_ms: int, now_ms: int, retention
     if value.expire_timestamp_ms != -1:  # in old versions a commit could have a retention of its own
         return now_ms >= value.expire_timestamp_ms
     return now_ms - since_ms >= retention_ms
-
-
-def all_tombstones(group_id: str, store: OffsetStore) -> list[LogRecord]:
-    """Tombstones for every offset of a group, including those in open transactions."""
-    partitions = dict.fromkeys([*store.of_group(group_id), *store.pending_partitions(group_id)])
-    return offset_tombstones(group_id, partitions)
 
 
 def gone_topics_tombstones(

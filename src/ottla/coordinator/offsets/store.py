@@ -8,7 +8,7 @@ the later record, would change the outcome (Apache Kafka's `recordOffset` rule, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -95,13 +95,19 @@ class OffsetStore:
             self._pending[producer_id].pop(key, None)
             self._close(producer_id, key)
 
-    def apply_all_tombstones(self, group_id: str) -> None:
-        """The deletions of all offsets of a group, committed and pending, as one."""
+    def apply_tombstones(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+        """The same for many partitions of a group."""
+        if group_id in self._open:
+            for partition in partitions:
+                self.apply_tombstone(OffsetCommitKey(group_id, *partition))
+            return
         self._order += 1
-        self._committed.pop(group_id, None)
-        for partition, producers in self._open.pop(group_id, {}).items():
-            for producer_id in producers:
-                self._pending[producer_id].pop(OffsetCommitKey(group_id, *partition), None)
+        offsets = self._committed.get(group_id)
+        if offsets is not None:
+            for partition in partitions:
+                offsets.pop(partition, None)
+            if not offsets:
+                del self._committed[group_id]
 
     def apply_marker(self, producer_id: int, *, commit: bool) -> None:
         """The end of a transaction."""

@@ -146,6 +146,8 @@ class Rig:
                 case ReportFault():
                     self.faults.append(effect)
         self.told.hear((*decision.facts, *self.shard.settled()), self.now_ms)
+        if decision.rest is not None:
+            self.run(decision.rest())
 
     def _states(self) -> tuple[GroupState | None, dict[str, MemberState]]:
         group = self.shard.consumer_groups.find(GROUP)
