@@ -23,7 +23,7 @@ def test_what_is_left_to_it_nevertheless_does_not_grow_while_clients_are_served_
         "few": [True],
         "many": [False, False],
         "kept": [True],
-        "short": [True],
+        "short": [True, True],
     }
 
 

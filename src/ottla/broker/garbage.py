@@ -4,8 +4,9 @@ Python's full collection stops everything, for longer the more topics, groups an
 broker hardly needs it: reference counts free what it makes (`tests/broker/test_garbage.py` holds that). So it comes
 when the broker has been quiet for a moment. Young objects are collected as ever.
 
-A broker whose clients poll is never quiet. While it grows (a topic of thousands of partitions is made), a collection of
-what has come since the last one takes its objects out of every later one, soon enough that it is short. If it finds
+A broker whose clients poll is never quiet. While it grows (a topic of thousands of partitions is made, or a request of
+as many is carried out), a collection of what has come since the last one takes its objects out of every later one. It
+comes in the turn of the loop behind the one in which they have become many, so that it is short. If it finds
 that something leaves cycles behind nevertheless, they must not fill the memory: then all that has come since is looked
 at again, when it is twice as much.
 """
@@ -19,8 +20,7 @@ from typing import Final
 from ottla.base.clock import Clock
 from ottla.broker.quiet import Quiet
 
-#: How often it looks whether there are many old objects, and whether the broker is quiet (it asks every connection).
-_LOOK_S: Final = 0.1
+#: How often it looks whether the broker is quiet (it asks every connection).
 _LOOK_QUIET_S: Final = 1.0
 _QUIET_MS: Final = 1_000
 #: Objects more than at the last collection of the youngest, and such collections between two of the middle generation.
@@ -45,6 +45,7 @@ def keep_out_of_the_way(clock: Clock, active_ms: Callable[[], int]) -> None:
     quiet = Quiet(clock)
     collected_ms = clock.monotonic_ms()
     most = _FEW
+    is_asked = False
 
     def look_quiet() -> None:
         nonlocal collected_ms, most
@@ -55,18 +56,24 @@ def keep_out_of_the_way(clock: Clock, active_ms: Callable[[], int]) -> None:
             collected_ms, most = now_ms, _FEW
         loop.call_later(_LOOK_QUIET_S, look_quiet)
 
+    def collected(phase: str, info: dict[str, int]) -> None:
+        nonlocal is_asked
+        if phase == "stop" and info["generation"] == 1 and not is_asked and _may_be_many() and not loop.is_closed():
+            is_asked = True
+            loop.call_soon_threadsafe(look)
+
     def look() -> None:
-        nonlocal most
-        if _grown() >= most:
+        nonlocal most, is_asked
+        is_asked = False
+        if _old() >= most:
             most = _FEW
             if _tell(gc.collect(), quiet):
                 most = max(_FEW, 2 * _old())  # not frozen: what is alive now may be such garbage soon
             else:
                 gc.freeze()
-        loop.call_later(_LOOK_S, look)
 
     loop.call_later(_LOOK_QUIET_S, look_quiet)
-    loop.call_later(_LOOK_S, look)
+    gc.callbacks.append(collected)
 
 
 def _old() -> int:
@@ -74,9 +81,9 @@ def _old() -> int:
     return len(gc.get_objects(generation=2))
 
 
-def _grown() -> int:
-    """The same, or fewer where they must be few: they are counted only when they may be many."""
-    return _old() if gc.get_count()[2] * _YOUNG * (_MIDDLE + 2) >= _FEW else 0
+def _may_be_many() -> bool:
+    """Whether it is worth to count the old objects: each collection of the middle generation has added some."""
+    return gc.get_count()[2] * _YOUNG * (_MIDDLE + 2) >= _FEW
 
 
 def _tell(found: int, quiet: Quiet) -> bool:
