@@ -77,7 +77,7 @@ def spark(apache_jars: str) -> Iterator[Any]:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.python.unix.domain.socket.enabled": "true",
-        "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
+        "spark.sql.execution.arrow.maxBytesPerBatch": "8388608",
         # what transformWithState needs; the other state is kept as without it
         "spark.sql.streaming.stateStore.providerClass": ROCKS_DB,
     }
