@@ -44,33 +44,36 @@ def keep_out_of_the_way(clock: Clock, active_ms: Callable[[], int]) -> None:
     loop = asyncio.get_running_loop()
     quiet = Quiet(clock)
     collected_ms = clock.monotonic_ms()
-    most = _FEW
+    most, due = _FEW, _due(_FEW)
     is_asked = False
 
     def look_quiet() -> None:
-        nonlocal collected_ms, most
+        nonlocal collected_ms, most, due
         now_ms, last_ms = clock.monotonic_ms(), active_ms()
         if collected_ms < last_ms <= now_ms - _QUIET_MS:
             gc.collect()
             gc.freeze()
-            collected_ms, most = now_ms, _FEW
+            collected_ms, most, due = now_ms, _FEW, _due(_FEW)
         loop.call_later(_LOOK_QUIET_S, look_quiet)
 
     def collected(phase: str, info: dict[str, int]) -> None:
         nonlocal is_asked
-        if phase == "stop" and info["generation"] == 1 and not is_asked and _may_be_many() and not loop.is_closed():
-            is_asked = True
-            loop.call_soon_threadsafe(look)
+        if phase == "stop" and info["generation"] == 1 and gc.get_count()[2] >= due and not is_asked:
+            is_asked = not loop.is_closed()
+            if is_asked:
+                loop.call_soon_threadsafe(look)
 
     def look() -> None:
-        nonlocal most, is_asked
-        is_asked = False
-        if _old() >= most:
-            most = _FEW
+        nonlocal most, due, is_asked
+        is_asked, old = False, _old()
+        if old >= most:
+            most, old = _FEW, 0
             if _tell(gc.collect(), quiet):
-                most = max(_FEW, 2 * _old())  # not frozen: what is alive now may be such garbage soon
+                old = _old()
+                most = max(_FEW, 2 * old)  # not frozen: what is alive now may be such garbage soon
             else:
                 gc.freeze()
+        due = gc.get_count()[2] + _due(most - old)
 
     loop.call_later(_LOOK_QUIET_S, look_quiet)
     gc.callbacks.append(collected)
@@ -81,9 +84,9 @@ def _old() -> int:
     return len(gc.get_objects(generation=2))
 
 
-def _may_be_many() -> bool:
-    """Whether it is worth to count the old objects: each collection of the middle generation has added some."""
-    return gc.get_count()[2] * _YOUNG * (_MIDDLE + 2) >= _FEW
+def _due(more: int) -> int:
+    """After so many collections of the middle generation, each of which adds some, so many objects more may be old."""
+    return -(-more // (_YOUNG * (_MIDDLE + 2)))
 
 
 def _tell(found: int, quiet: Quiet) -> bool:
