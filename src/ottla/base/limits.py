@@ -31,8 +31,8 @@ MAX_DECOMPRESSED_BATCH_BYTES: Final = 268_435_456
 #: Bytes of keys, or of values, in one Arrow batch decoded from many record batches: Arrow's offsets have 32 bits.
 MAX_COLUMN_BYTES: Final = 2_147_483_647
 
-#: Tombstones of offsets that go into one batch and one turn of the loop, and bytes of their keys, which hold the names of
-#: group and topic: both far below the 1 MiB that a batch may have.
+#: Tombstones of offsets that go into one batch and one turn of the loop, and bytes of their keys, which hold the names
+#: of group and topic: both far below the 1 MiB that a batch may have.
 MAX_TOMBSTONES_PER_BATCH: Final = 1_000
 MAX_TOMBSTONE_BYTES_PER_BATCH: Final = 600_000
 

@@ -91,7 +91,7 @@ def test_a_deletion_that_cannot_be_written_deletes_nothing() -> None:
 
 
 def test_nobody_sees_a_group_with_some_of_its_offsets() -> None:
-    """10,000 offsets had taken 32 to 42 ms in one turn, and 30,000 did not fit into a batch: it could not be deleted."""
+    """10,000 offsets had taken 32 to 42 ms in one turn, and 30,000 did not fit into a batch."""
     rig = _with_offsets()
     before = _seen(rig)
     assert before == [2 * _OFFSETS] * 4

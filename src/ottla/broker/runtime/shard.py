@@ -5,8 +5,8 @@ returns a Decision. The runner takes one input at a time and in order, even if c
 It appends the decision's records as one batch to the shard's partition, gives each record to `apply`, and only then
 answers and sets timers. When the append fails, the shard says what to answer. When the records are in the log and only
 the device refuses them, a shard whose records build on each other takes them over all the same: its memory is what the
-log says. Then it takes the next request only when the device has them. A decision may have a `rest`: it is carried out in
-slices, and no other input is taken before it is.
+log says. Then it takes the next request only when the device has them. A decision may have a `rest`: it is carried out
+in slices, and no other input is taken before it is.
 
 While a shard's log is being read it takes no request, and the caller answers COORDINATOR_LOAD_IN_PROGRESS. Inputs that
 nobody waits for are kept until the shard is loaded. The log is read in slices (`runtime.slices`), at the start and
