@@ -5,8 +5,10 @@ returns a Decision. The runner takes one input at a time and in order, even if c
 It appends the decision's records as one batch to the shard's partition, gives each record to `apply`, and only then
 answers and sets timers. When the append fails, the shard says what to answer. When the records are in the log and only
 the device refuses them, a shard whose records build on each other takes them over all the same: its memory is what the
-log says. Then it takes the next request only when the device has them. A decision may have a `rest`: it is carried out
-in slices, and no other input is taken before it is.
+log says. Then it takes the next request only when the device has them.
+
+A decision may have a `rest`: it is carried out in slices, and no other input is taken before it is. What has come
+meanwhile is taken in slices, too.
 
 While a shard's log is being read it takes no request, and the caller answers COORDINATOR_LOAD_IN_PROGRESS. Inputs that
 nobody waits for are kept until the shard is loaded. The log is read in slices (`runtime.slices`), at the start and
@@ -224,8 +226,16 @@ class ShardRunner(Generic[S]):
             self._runtime.slices.start(self._go_on(), f"a long decision of {self.tp}")
 
     async def _go_on(self) -> None:
-        await self._runtime.slices.run(self._rest_of(self.shard))
-        self._take_all()
+        await self._runtime.slices.run(self._catch_up())
+
+    def _catch_up(self) -> Iterator[None]:
+        """Carry out what is left of the last input, and then, one input in each step, what has come meanwhile."""
+        yield from self._rest_of(self.shard)
+        while self._inbox:
+            self._run(*self._inbox.popleft())
+            yield
+            yield from self._rest_of(self.shard)
+        self._busy = False
 
     def _rest_of(self, shard: S) -> Iterator[None]:
         """Carry out what is left of the last input, a decision in each step."""
