@@ -11,11 +11,15 @@ from ottla.coordinator.decision import NOTHING, Decision, Reply
 from ottla.coordinator.group.shard import GroupShard
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.heartbeat import HeartbeatRequest
+from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.wire.messages.sync_group import SyncGroupRequest
 from tests.broker.ticking import TickingClock, some_turns_until, steps, turns
 from tests.broker.wire_client import WireClient
 
 _INPUTS = 10 * TURN_MS
+_SESSION_MS = 10_000
 
 
 @pytest.fixture
@@ -56,3 +60,30 @@ async def test_what_has_come_meanwhile_is_carried_out_in_slices_too_and_in_order
     assert max(steps(await turns(last, lambda: len(taken)))) <= TURN_MS
     assert long.done()
     assert taken == list(range(_INPUTS))
+
+
+async def test_a_member_that_was_heard_in_time_is_not_expelled_because_its_session_ended_meanwhile(
+    broker: AsyncBroker, client: WireClient, runner: ShardRunner[GroupShard]
+) -> None:
+    """Its heartbeat waits for a long decision, and so does its timer, which the heartbeat sets again."""
+    asked = JoinGroupRequest(
+        "g", _SESSION_MS, _SESSION_MS, "", None, "consumer", (JoinGroupRequestProtocol("range", b""),)
+    )
+    named = await client.ask(ApiKey.JOIN_GROUP, asked)
+    joined = await client.ask(ApiKey.JOIN_GROUP, asked._replace(member_id=named.member_id))
+    member = (joined.generation_id, joined.member_id)
+    synced = await client.ask(ApiKey.SYNC_GROUP, SyncGroupRequest("g", *member, None, "consumer", "range"))
+    assert synced.error_code == ErrorCode.NONE
+    answer = runner.submit(lambda token, now_ms: _long(token, 1_000))
+    heartbeat = asyncio.create_task(client.ask(ApiKey.HEARTBEAT, HeartbeatRequest("g", *member)))
+    await some_turns_until(lambda: len(runner._inbox) > 0)
+    broker.clock.advance(_SESSION_MS)
+    broker.node.timers.fire()
+    assert not answer.done()
+    assert (await heartbeat).error_code == ErrorCode.NONE
+    again = await client.ask(ApiKey.HEARTBEAT, HeartbeatRequest("g", *member))
+    assert again.error_code == ErrorCode.NONE
+    broker.clock.advance(_SESSION_MS)
+    broker.node.timers.fire()
+    late = await client.ask(ApiKey.HEARTBEAT, HeartbeatRequest("g", *member))
+    assert late.error_code == ErrorCode.UNKNOWN_MEMBER_ID

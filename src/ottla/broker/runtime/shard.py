@@ -30,7 +30,7 @@ from ottla.base.types import TopicPartition
 from ottla.broker.runtime.partitions import Partitions
 from ottla.broker.runtime.slices import Slices
 from ottla.broker.runtime.timers import Timers
-from ottla.coordinator.decision import CancelTimer, Decision, Effect, LogRecord, Reply, SetTimer
+from ottla.coordinator.decision import NOTHING, CancelTimer, Decision, Effect, LogRecord, Reply, SetTimer
 from ottla.coordinator.facts import GroupFacts
 from ottla.log.replay import ReplayedBatch, replay
 from ottla.log.results import Appended, Origin
@@ -101,6 +101,8 @@ class ShardRunner(Generic[S]):
         self._busy = False
         #: What is left of the last input.
         self._rest: Callable[[], Decision] | None = None
+        #: Timers that have fired and wait for their turn; each has a mark of its own.
+        self._fired: dict[tuple[str, ...], object] = {}
         #: The log has been read to its end; what is written from now on is told.
         self._has_read = False
         #: Inputs that wait until the shard is active.
@@ -197,6 +199,7 @@ class ShardRunner(Generic[S]):
         self._runtime.timers.cancel_all(lambda key: isinstance(key, tuple) and key[:2] == self.tp)
         self._inbox.clear()
         self._told.clear()
+        self._fired.clear()
         self._rest = None
         waiting, self._waiting = self._waiting, {}
         for future in waiting.values():
@@ -309,6 +312,7 @@ class ShardRunner(Generic[S]):
                 case SetTimer(key, delay_ms):
                     self._set_timer(key, delay_ms)
                 case CancelTimer(key):
+                    self._fired.pop(key, None)
                     self._runtime.timers.cancel((*self.tp, *key))
         for effect in decision.effects:
             self._effect(self, effect)
@@ -331,9 +335,19 @@ class ShardRunner(Generic[S]):
 
     def _set_timer(self, key: tuple[str, ...], delay_ms: int) -> None:
         def fired() -> None:
-            self.tell(lambda now_ms: self.shard.timer(key, now_ms))
+            self._fired[key] = mark
+            self.tell(lambda now_ms: self._timer(key, mark, now_ms))
 
+        mark = object()
+        self._fired.pop(key, None)
         self._runtime.timers.set((*self.tp, *key), delay_ms, fired)
+
+    def _timer(self, key: tuple[str, ...], mark: object, now_ms: int) -> Decision:
+        """A timer has its turn: nothing, if an input that was there before has set it again, or cancelled it."""
+        if self._fired.get(key) is not mark:
+            return NOTHING
+        del self._fired[key]
+        return self.shard.timer(key, now_ms)
 
     def _append(self, decision: Decision, records: tuple[Record, ...]) -> Appended:
         producer = decision.transactional
