@@ -7,6 +7,8 @@ import pytest
 
 from ottla.base.limits import MAX_TOMBSTONE_BYTES_PER_BATCH, MAX_TOMBSTONES_PER_BATCH
 from ottla.coordinator.decision import Decision
+from ottla.coordinator.group.config import GroupConfig
+from ottla.coordinator.group.shard import RETENTION
 from ottla.wire import schema
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_commit import (
@@ -91,7 +93,7 @@ def test_a_deletion_that_cannot_be_written_deletes_nothing() -> None:
 
 
 def test_nobody_sees_a_group_with_some_of_its_offsets() -> None:
-    """10,000 offsets had taken 32 to 42 ms in one turn, and 30,000 did not fit into a batch."""
+    """10,000 offsets had taken 32 to 42 ms in one turn. 30,000 did not fit into a batch: they could not be deleted."""
     rig = _with_offsets()
     before = _seen(rig)
     assert before == [2 * _OFFSETS] * 4
@@ -155,3 +157,23 @@ def test_a_kill_between_two_parts_leaves_the_offsets_that_are_left(written: int)
     assert _delete(rig) is ErrorCode.NONE
     rig.marker(7, commit=True)
     assert rig.shard.committed(GROUP) == {}
+
+
+def test_retention_makes_tombstones_for_one_batch_in_a_turn() -> None:
+    """10,000 expired offsets of a group had all been encoded again for each of ten batches: 45 ms in the first turn."""
+    rig = Rig(GroupConfig(group_initial_rebalance_delay_ms=0, offsets_retention_ms=1_000))
+    rig.commit(1)
+    partitions = tuple(OffsetCommitRequestPartition(number, 1, 0, "") for number in range(3 * _OFFSETS))
+    topics = (OffsetCommitRequestTopic(name="t", partitions=partitions),)
+    rig.run(rig.shard.commit_offsets(rig.token(), OffsetCommitRequest(GROUP, topics=topics), rig.now_ms))
+    rig.now_ms += 1_000
+    written = []
+    while rig.shard.group(GROUP) is not None:
+        decisions: list[Decision] = []
+        assert calls(lambda: decisions.append(rig.shard.timer(RETENTION, rig.now_ms)), *_CODED) < 20  # noqa: B023
+        rig.run(decisions[0])
+        written.append(len(decisions[0].records))
+    assert written == [MAX_TOMBSTONES_PER_BATCH] * 3 + [2]
+    assert rig.shard.committed(GROUP) == {}
+    rig.crash()
+    assert rig.shard.group(GROUP) is None

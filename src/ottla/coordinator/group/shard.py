@@ -368,15 +368,14 @@ class GroupShard:
 
         return self._appending.prepare(decision, None, failure)
 
-    def _expired(self, group_id: str, now_ms: int) -> list[LogRecord]:
+    def _expired(self, group_id: str, now_ms: int) -> Iterator[LogRecord]:
         group = self._groups.get(group_id)
         if group is None:
-            return []
+            return
         gone = expiry.expired(group, self._offsets, now_ms, self._config.offsets_retention_ms)
-        records = [commit.offset_tombstone(group_id, *partition) for partition in gone.partitions]
+        yield from commit.offset_tombstones(group_id, gone.partitions)
         if gone.nothing_left and group.is_forgotten:
-            records += self._tombstones(group)
-        return records
+            yield from self._tombstones(group)
 
     # -- the log
 
