@@ -34,6 +34,7 @@ from tests.broker.wire_client import WireClient
 _GROUPS = PART_DELETED_GROUPS - 1
 _OFFSETS = PART_PARTITIONS // _GROUPS + 1
 _TRANSACTIONS = add_partitions_to_txn._AT_ONCE + 1
+_PLACES = PART_PARTITIONS + 1
 _MANY = (TURN_MS + 2) * MAX_TOMBSTONES_PER_BATCH
 
 pytestmark = pytest.mark.usefixtures("group_coordinator", "transaction_coordinator")
@@ -112,6 +113,26 @@ async def test_many_transactions_in_one_request_have_a_turn_each(broker: AsyncBr
     assert [each.transactional_id for each in told] == [f"x{n}" for n in range(_TRANSACTIONS)]
     errors = {each.topic_results[0].results_by_partition[0].partition_error_code for each in told}
     assert errors == {ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+
+
+@pytest.mark.parametrize(
+    "topics",
+    [
+        tuple(AddPartitionsToTxnTopic(f"n{number}", (0,)) for number in range(_PLACES)),
+        (AddPartitionsToTxnTopic("n", tuple(range(_PLACES))),),
+    ],
+    ids=["topics", "partitions"],
+)
+async def test_many_partitions_that_a_transaction_does_not_get_are_told_in_turns(
+    broker: AsyncBroker, client: WireClient, topics: tuple[AddPartitionsToTxnTopic, ...]
+) -> None:
+    """29,000 had been told in one turn, of 25 to 60 ms."""
+    request = AddPartitionsToTxnRequest((), "x", 1, 0, topics)
+    answer, pieces = await in_pieces(broker, client, ApiKey.ADD_PARTITIONS_TO_TXN, request, 3)
+    assert pieces >= 2 * _PLACES, "each is looked for, and told"
+    told = [(each.name, each.results_by_partition) for each in answer.results_by_topic_v3_and_below]
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert told == [(each.name, tuple((index, unknown) for index in each.partitions)) for each in topics]
 
 
 @pytest.mark.parametrize("version", [3, 5])

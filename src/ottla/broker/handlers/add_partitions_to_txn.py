@@ -27,6 +27,8 @@ from ottla.wire.messages.add_partitions_to_txn import (
 
 #: A partition by topic and number.
 _Place: TypeAlias = tuple[str, int]
+#: Some partitions have errors of their own; the others are not added for another one.
+_Refusal: TypeAlias = tuple[Mapping[_Place, ErrorCode], ErrorCode]
 
 _MANY_FROM = 4
 _KIP_890_FROM = 5
@@ -61,7 +63,8 @@ def handle(node: _Node, request: AddPartitionsToTxnRequest, context: RequestCont
     for each in transactions:
         needed = _needed(node, each, context)
         refused = node.access.refused(context, AclOperation.WRITE, ResourceType.TOPIC, needed or ())
-        asked.append(_ask(node, each, context, _all_missing(node, each), None if needed is None else refused))
+        refusal = _refusal(node, each, context, _all_missing(node, each), None if needed is None else refused)
+        asked.append(_ask(node, each, context) if refusal is None else ready(_refuse_all(each, refusal)))
     return gather(asked, lambda results: _response(results, context))
 
 
@@ -77,7 +80,13 @@ async def _slowly(
             node.slices, context, AclOperation.WRITE, ResourceType.TOPIC, needed or ()
         )
         await node.slices.run(counted(context, _look(node, each, missing)))
-        results.append(await _ask(node, each, context, missing, None if needed is None else refused))
+        refusal = _refusal(node, each, context, missing, None if needed is None else refused)
+        if refusal is None:
+            results.append(await _ask(node, each, context))
+        else:
+            told: list[AddPartitionsToTxnTopicResult] = []
+            await node.slices.run(counted(context, _refuse(each, refusal, told)))
+            results.append(AddPartitionsToTxnResult(each.transactional_id, tuple(told)))
     return _response(results, context)
 
 
@@ -93,20 +102,37 @@ def _needed(node: _Node, one: AddPartitionsToTxnTransaction, context: RequestCon
 def _response(results: Sequence[AddPartitionsToTxnResult], context: RequestContext) -> AddPartitionsToTxnResponse:
     if context.api_version >= _MANY_FROM:
         return AddPartitionsToTxnResponse(results_by_transaction=tuple(results))
-    knows = context.api_version >= _KNOWS_FENCED_FROM
-    told = tuple(_told(topic, knows) for topic in results[0].topic_results)
+    told = results[0].topic_results
+    if context.api_version < _KNOWS_FENCED_FROM:
+        told = tuple(_told(topic) for topic in told)
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=told)
 
 
-def _refused(
+def _told(topic: AddPartitionsToTxnTopicResult) -> AddPartitionsToTxnTopicResult:
+    """As clients before KIP-588 know it."""
+    return AddPartitionsToTxnTopicResult(
+        topic.name,
+        tuple(
+            AddPartitionsToTxnPartitionResult(index, fenced_as(error, knows_fenced=False))
+            for index, error in topic.results_by_partition
+        ),
+    )
+
+
+def _refusal(
+    node: _Node,
     one: AddPartitionsToTxnTransaction,
     context: RequestContext,
     missing: Sequence[_Place],
     refused: Container[str] | None,
-) -> AddPartitionsToTxnResult | None:
-    """The answer for who may not write in this transaction, or not to all of the topics. None is added then."""
+) -> _Refusal | None:
+    """Why nothing is added to a transaction.
+
+    `missing` are those of its partitions that do not exist, `refused` the topics that may not be written to; None:
+    nothing may be written in this transaction.
+    """
     if refused is None:
-        return _refuse_all(one, {}, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return {}, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     closed = NOT_IN_TRANSACTIONS if context.api_version >= _MANY_FROM else INTERNAL_TOPICS
     errors = {
         (topic.name, index): ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -114,42 +140,21 @@ def _refused(
         if topic.name in refused or topic.name in closed
         for index in topic.partitions
     }
-    if not errors:
-        return None
     unknown = dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return _refuse_all(one, unknown | errors, ErrorCode.OPERATION_NOT_ATTEMPTED)
+    if errors:
+        return unknown | errors, ErrorCode.OPERATION_NOT_ATTEMPTED
+    runner = node.transactions.find(one.transactional_id)
+    if isinstance(runner, ErrorCode):
+        return unknown, runner
+    # As in Kafka: if one partition does not exist, none is added.
+    return (unknown, ErrorCode.OPERATION_NOT_ATTEMPTED) if missing else None
 
 
-def _told(topic: AddPartitionsToTxnTopicResult, knows_fenced: bool) -> AddPartitionsToTxnTopicResult:
-    return AddPartitionsToTxnTopicResult(
-        topic.name,
-        tuple(
-            AddPartitionsToTxnPartitionResult(index, fenced_as(error, knows_fenced=knows_fenced))
-            for index, error in topic.results_by_partition
-        ),
-    )
-
-
-def _ask(
-    node: _Node,
-    transaction: AddPartitionsToTxnTransaction,
-    context: RequestContext,
-    missing: Sequence[_Place],
-    refused: Container[str] | None,
-) -> Any:
-    """A future of one transaction's answer. `missing` are those of its partitions that do not exist, `refused` the
-    topics that may not be written to; None: nothing may be written in this transaction."""
-    answer = _refused(transaction, context, missing, refused)
-    if answer is not None:
-        return ready(answer)
+def _ask(node: _Node, transaction: AddPartitionsToTxnTransaction, context: RequestContext) -> Any:
+    """A future of one transaction's answer."""
     runner = node.transactions.find(transaction.transactional_id)
-    error: ErrorCode | None = runner if isinstance(runner, ErrorCode) else None
-    if missing and error is None:
-        # As in Kafka: if one partition does not exist, none is added.
-        error = ErrorCode.OPERATION_NOT_ATTEMPTED
-    if error is not None or isinstance(runner, ErrorCode):
-        unknown = dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return ready(_refuse_all(transaction, unknown, error or ErrorCode.NONE))
+    if isinstance(runner, ErrorCode):
+        return ready(_refuse_all(transaction, ({}, runner)))
     shard = runner.shard
     version = TransactionVersion.V2 if context.api_version >= _KIP_890_FROM else TransactionVersion.V0
     return runner.submit(lambda token, now_ms: shard.add_partitions_to_txn(token, transaction, version, now_ms))
@@ -171,20 +176,21 @@ def _all_missing(node: _Node, transaction: AddPartitionsToTxnTransaction) -> lis
     return missing
 
 
-def _refuse_all(
-    transaction: AddPartitionsToTxnTransaction, errors: Mapping[_Place, ErrorCode], other: ErrorCode
-) -> AddPartitionsToTxnResult:
-    """Some partitions have errors of their own; the others are not added for `other`."""
-    return AddPartitionsToTxnResult(
-        transaction.transactional_id,
-        tuple(
-            AddPartitionsToTxnTopicResult(
-                topic.name,
-                tuple(
-                    AddPartitionsToTxnPartitionResult(index, errors.get((topic.name, index), other))
-                    for index in topic.partitions
-                ),
-            )
-            for topic in transaction.topics
-        ),
-    )
+def _refuse_all(transaction: AddPartitionsToTxnTransaction, refusal: _Refusal) -> AddPartitionsToTxnResult:
+    told: list[AddPartitionsToTxnTopicResult] = []
+    for _ in _refuse(transaction, refusal, told):
+        pass
+    return AddPartitionsToTxnResult(transaction.transactional_id, tuple(told))
+
+
+def _refuse(
+    transaction: AddPartitionsToTxnTransaction, refusal: _Refusal, told: list[AddPartitionsToTxnTopicResult]
+) -> Iterator[None]:
+    """Tell why nothing is added, in steps."""
+    errors, other = refusal
+    for topic in transaction.topics:
+        results: list[AddPartitionsToTxnPartitionResult] = []
+        for index in topic.partitions:
+            results.append(AddPartitionsToTxnPartitionResult(index, errors.get((topic.name, index), other)))
+            yield
+        told.append(AddPartitionsToTxnTopicResult(topic.name, tuple(results)))
