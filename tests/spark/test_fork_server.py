@@ -50,12 +50,31 @@ sys.exit(int(code) if code.isdigit() else code)
 """
 #: What a JVM, or a script, may have changed since the server began.
 _CHANGED = 'umask 077; ulimit -Sn 300; ulimit -c 0; exec nice -n 3 "$@"'
+#: It takes a signal that comes before it waits for one, too.
 _WAITING = """
 import os, signal, sys
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 print(os.getppid(), flush=True)
-while True:
-    signal.pause()
+signal.sigwait({signal.SIGTERM})
+sys.exit(7)
+"""
+#: Another thread takes note of the signal, so that it interrupts no call of this one.
+_NOTED_ELSEWHERE = """
+import os, signal, socket, subprocess, sys, threading
+from ottla.spark import fork_client
+ours, theirs = socket.socketpair()
+process = subprocess.Popen(["sleep", "1000"])
+signals = fork_client._hand_on(process.pid)
+masked = threading.Event()
+def end():
+    masked.wait()
+    os.kill(os.getpid(), signal.SIGTERM)
+    process.wait()
+    theirs.sendall(bytes([5]))
+threading.Thread(target=end).start()
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+masked.set()
+sys.exit(fork_client._wait(ours, signals))
 """
 
 
@@ -187,6 +206,12 @@ def test_what_would_start_otherwise_is_no_fork(driver: Driver, tmp_path: Path) -
 def test_anything_but_a_module_is_python_itself(driver: Driver) -> None:
     assert driver.run("-c", "import sys; print(sys.argv)", "x").stdout == "['-c', 'x']\n"
     assert driver.run("-V").stdout.startswith("Python 3")
+
+
+def test_a_signal_that_comes_before_the_wait_is_handed_on() -> None:
+    """Python had taken note of it and handed it on when the wait was over: a job that was ended went on."""
+    done = subprocess.run([sys.executable, "-c", _NOTED_ELSEWHERE], check=False, timeout=60)
+    assert done.returncode == 5
 
 
 def test_without_a_server_the_process_is_python_itself(driver: Driver) -> None:

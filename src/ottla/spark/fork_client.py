@@ -11,6 +11,7 @@ A process must begin fast to be worth it, so this file imports nothing of Ottla,
 import contextlib
 import json
 import os
+import select
 import signal
 import socket
 import sys
@@ -56,6 +57,7 @@ def _forked(path: str, arguments: list[str]) -> int | None:
             pid = int.from_bytes(server.recv(4), "big")
             if not pid:
                 return None
+            signals = _hand_on(pid)
             server.sendall(b"\1")  # it waits for this: who has lost patience begins without it
         except TimeoutError:  # the next ones need not wait for it, too
             with contextlib.suppress(OSError):
@@ -63,17 +65,34 @@ def _forked(path: str, arguments: list[str]) -> int | None:
             return None
         except OSError:
             return None
-        return _wait(server, pid)
+        return _wait(server, signals)
 
 
-def _wait(server: socket.socket, pid: int) -> int:
+def _hand_on(pid: int) -> int:
+    """From now on the process gets the signals by which Spark ends this one. A descriptor that has a byte for each.
+
+    It is there before the process begins, or a signal would end this one and leave the process alone.
+    """
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+
     def hand_on(number: int, _frame: FrameType | None) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
 
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     for number in _HANDED_ON:
         signal.signal(number, hand_on)
+    return read
+
+
+def _wait(server: socket.socket, signals: int) -> int:
+    """The exit code. Python handles a signal between two of its steps: one that comes just before a call that waits
+    would be handed on when that is over. So it waits for `signals`, too."""
     server.settimeout(None)
+    ours = server.fileno()
+    while ours not in select.select([ours, signals], [], [])[0]:
+        os.read(signals, 100)
     try:
         return (server.recv(1) or b"\1")[0]
     except OSError:
