@@ -9,6 +9,7 @@ import pytest
 
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -82,10 +83,12 @@ async def described(broker: Address, kind: int, name: str) -> dict[str, Describe
     async with WireClient(broker) as client:
         if kind == TOPIC:
             topic = CreatableTopic(name, 1, 1, (), ())
-            await client.ask(ApiKey.CREATE_TOPICS, CreateTopicsRequest((topic,), 5000))
-        resource = DescribeConfigsResource(kind, name, None)
-        answer = await client.ask(ApiKey.DESCRIBE_CONFIGS, DescribeConfigsRequest((resource,), True))
-    (result,) = answer.results
+            made = await client.ask(ApiKey.CREATE_TOPICS, CreateTopicsRequest((topic,), 60_000))
+            assert made.topics[0].error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+        request = DescribeConfigsRequest((DescribeConfigsResource(kind, name, None),), True)
+        (result,) = (await client.ask(ApiKey.DESCRIBE_CONFIGS, request)).results
+        while result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # Kafka's broker has not heard of it yet
+            (result,) = (await client.ask(ApiKey.DESCRIBE_CONFIGS, request)).results
     assert result.error_code == 0
     return {each.name: each for each in result.configs}
 
