@@ -24,10 +24,11 @@ import os, signal, sys
 def say(text):
     with open(sys.argv[1], "w") as notes:
         notes.write(text)
-signal.signal(signal.SIGTERM, lambda *_: say("asked"))
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 say(str(os.getpid()))
 while True:
-    signal.pause()
+    signal.sigwait({signal.SIGTERM})
+    say("asked")
 """
 #: What stands in for a pipeline: says who it is, and waits.
 _PIPELINE = """
