@@ -227,7 +227,7 @@ async def test_a_shard_that_is_unloaded_carries_out_no_rest(world: _World) -> No
     runner.unload()
     with pytest.raises(ShardUnloadedError):
         await waiting
-    await world.runtime.slices.close()
+    await some_turns_until(lambda: not world.runtime.slices._tasks)
     assert runner.shard.total == 1
 
 

@@ -63,7 +63,7 @@ _NOTED_ELSEWHERE = """
 import os, signal, socket, subprocess, sys, threading
 from ottla.spark import fork_client
 ours, theirs = socket.socketpair()
-process = subprocess.Popen(["sleep", "1000"])
+process = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
 signals = fork_client._hand_on(process.pid)
 masked = threading.Event()
 def end():
@@ -75,6 +75,23 @@ threading.Thread(target=end).start()
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 masked.set()
 sys.exit(fork_client._wait(ours, signals))
+"""
+#: The signal comes as the process is told to begin, and finds it there, or gone.
+_AS_IT_BEGINS = """
+import os, signal, subprocess, sys
+from ottla.spark import fork_client
+class Server:
+    def sendall(self, data):
+        os.kill(os.getpid(), signal.SIGTERM)
+        if sys.argv[1] == "0":
+            raise BrokenPipeError
+process = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+try:
+    fork_client._begin(Server(), process.pid)
+except OSError:
+    sys.exit("it became Python itself")
+finally:
+    sys.exit(process.wait() != -signal.SIGTERM)
 """
 
 
@@ -212,6 +229,12 @@ def test_a_signal_that_comes_before_the_wait_is_handed_on() -> None:
     """Python had taken note of it and handed it on when the wait was over: a job that was ended went on."""
     done = subprocess.run([sys.executable, "-c", _NOTED_ELSEWHERE], check=False, timeout=60)
     assert done.returncode == 5
+
+
+@pytest.mark.parametrize(("begins", "code"), [(True, 0), (False, -signal.SIGTERM)])
+def test_a_signal_that_comes_as_the_process_begins_ends_it_or_the_client(begins: bool, code: int) -> None:
+    done = subprocess.run([sys.executable, "-c", _AS_IT_BEGINS, str(int(begins))], check=False)
+    assert done.returncode == code
 
 
 def test_without_a_server_the_process_is_python_itself(driver: Driver) -> None:

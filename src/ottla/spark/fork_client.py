@@ -57,8 +57,7 @@ def _forked(path: str, arguments: list[str]) -> int | None:
             pid = int.from_bytes(server.recv(4), "big")
             if not pid:
                 return None
-            signals = _hand_on(pid)
-            server.sendall(b"\1")  # it waits for this: who has lost patience begins without it
+            signals = _begin(server, pid)
         except TimeoutError:  # the next ones need not wait for it, too
             with contextlib.suppress(OSError):
                 os.unlink(path)  # noqa: PTH108
@@ -68,11 +67,21 @@ def _forked(path: str, arguments: list[str]) -> int | None:
         return _wait(server, signals)
 
 
-def _hand_on(pid: int) -> int:
-    """From now on the process gets the signals by which Spark ends this one. A descriptor that has a byte for each.
+def _begin(server: socket.socket, pid: int) -> int:
+    """Let the process begin: it waits for this, and who has lost patience begins without it. See `_hand_on`.
 
-    It is there before the process begins, or a signal would end this one and leave the process alone.
+    A signal that comes meanwhile ends this process if that one does not begin, and that one if it does.
     """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _HANDED_ON)
+    try:
+        server.sendall(b"\1")
+        return _hand_on(pid)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _hand_on(pid: int) -> int:
+    """From now on the process gets the signals by which Spark ends this one. A descriptor that has a byte for each."""
     read, write = os.pipe()
     os.set_blocking(write, False)
 

@@ -13,6 +13,8 @@ from ottla.broker.ports.quotas import counted
 from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.transactions import HasTransactions
 from ottla.broker.runtime.answers import gather, ready
+from ottla.broker.runtime.shard import ShardRunner
+from ottla.coordinator.txn.shard import TransactionShard
 from ottla.coordinator.txn.states import TransactionVersion
 from ottla.wire.acls import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode
@@ -63,8 +65,8 @@ def handle(node: _Node, request: AddPartitionsToTxnRequest, context: RequestCont
     for each in transactions:
         needed = _needed(node, each, context)
         refused = node.access.refused(context, AclOperation.WRITE, ResourceType.TOPIC, needed or ())
-        refusal = _refusal(node, each, context, _all_missing(node, each), None if needed is None else refused)
-        asked.append(_ask(node, each, context) if refusal is None else ready(_refuse_all(each, refusal)))
+        found = _find(node, each, context, _all_missing(node, each), None if needed is None else refused)
+        asked.append(ready(_refuse_all(each, found)) if isinstance(found, tuple) else _ask(found, each, context))
     return gather(asked, lambda results: _response(results, context))
 
 
@@ -80,12 +82,12 @@ async def _slowly(
             node.slices, context, AclOperation.WRITE, ResourceType.TOPIC, needed or ()
         )
         await node.slices.run(counted(context, _look(node, each, missing)))
-        refusal = _refusal(node, each, context, missing, None if needed is None else refused)
-        if refusal is None:
-            results.append(await _ask(node, each, context))
+        found = _find(node, each, context, missing, None if needed is None else refused)
+        if not isinstance(found, tuple):
+            results.append(await _ask(found, each, context))
         else:
             told: list[AddPartitionsToTxnTopicResult] = []
-            await node.slices.run(counted(context, _refuse(each, refusal, told)))
+            await node.slices.run(counted(context, _refuse(each, found, told)))
             results.append(AddPartitionsToTxnResult(each.transactional_id, tuple(told)))
     return _response(results, context)
 
@@ -119,14 +121,14 @@ def _told(topic: AddPartitionsToTxnTopicResult) -> AddPartitionsToTxnTopicResult
     )
 
 
-def _refusal(
+def _find(
     node: _Node,
     one: AddPartitionsToTxnTransaction,
     context: RequestContext,
     missing: Sequence[_Place],
     refused: Container[str] | None,
-) -> _Refusal | None:
-    """Why nothing is added to a transaction.
+) -> "ShardRunner[TransactionShard] | _Refusal":
+    """Who adds to a transaction, or why nothing is added.
 
     `missing` are those of its partitions that do not exist, `refused` the topics that may not be written to; None:
     nothing may be written in this transaction.
@@ -147,14 +149,13 @@ def _refusal(
     if isinstance(runner, ErrorCode):
         return unknown, runner
     # As in Kafka: if one partition does not exist, none is added.
-    return (unknown, ErrorCode.OPERATION_NOT_ATTEMPTED) if missing else None
+    return (unknown, ErrorCode.OPERATION_NOT_ATTEMPTED) if missing else runner
 
 
-def _ask(node: _Node, transaction: AddPartitionsToTxnTransaction, context: RequestContext) -> Any:
+def _ask(
+    runner: ShardRunner[TransactionShard], transaction: AddPartitionsToTxnTransaction, context: RequestContext
+) -> Any:
     """A future of one transaction's answer."""
-    runner = node.transactions.find(transaction.transactional_id)
-    if isinstance(runner, ErrorCode):
-        return ready(_refuse_all(transaction, ({}, runner)))
     shard = runner.shard
     version = TransactionVersion.V2 if context.api_version >= _KIP_890_FROM else TransactionVersion.V0
     return runner.submit(lambda token, now_ms: shard.add_partitions_to_txn(token, transaction, version, now_ms))

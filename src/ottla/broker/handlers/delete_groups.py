@@ -38,7 +38,7 @@ def handle(node: _Node, request: DeleteGroupsRequest, context: RequestContext) -
 
 
 async def _slowly(node: _Node, request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
-    """One group in each step: its offsets are deleted with it, in one decision."""
+    """One group in each step; of one with very many offsets the first part, and its shard goes on with the others."""
     results: list[DeletableGroupResult] = []
     asked: list[asyncio.Future[Any]] = []
     await node.slices.run(counted(context, _ask(node, request, context, results, asked)))

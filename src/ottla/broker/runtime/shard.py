@@ -101,8 +101,8 @@ class ShardRunner(Generic[S]):
         self._busy = False
         #: What is left of the last input.
         self._rest: Callable[[], Decision] | None = None
-        #: Timers that have fired and wait for their turn; each has a mark of its own.
-        self._fired: dict[tuple[str, ...], object] = {}
+        #: Timers that have fired and wait for their turn: what was called for each.
+        self._fired: dict[tuple[str, ...], Callable[[], None]] = {}
         #: The log has been read to its end; what is written from now on is told.
         self._has_read = False
         #: Inputs that wait until the shard is active.
@@ -335,16 +335,15 @@ class ShardRunner(Generic[S]):
 
     def _set_timer(self, key: tuple[str, ...], delay_ms: int) -> None:
         def fired() -> None:
-            self._fired[key] = mark
-            self.tell(lambda now_ms: self._timer(key, mark, now_ms))
+            self._fired[key] = fired
+            self.tell(lambda now_ms: self._timer(key, fired, now_ms))
 
-        mark = object()
         self._fired.pop(key, None)
         self._runtime.timers.set((*self.tp, *key), delay_ms, fired)
 
-    def _timer(self, key: tuple[str, ...], mark: object, now_ms: int) -> Decision:
+    def _timer(self, key: tuple[str, ...], fired: Callable[[], None], now_ms: int) -> Decision:
         """A timer has its turn: nothing, if an input that was there before has set it again, or cancelled it."""
-        if self._fired.get(key) is not mark:
+        if self._fired.get(key) is not fired:
             return NOTHING
         del self._fired[key]
         return self.shard.timer(key, now_ms)

@@ -382,7 +382,7 @@ class GroupShard:
     def apply(self, record: LogRecord, now_ms: int) -> None:
         """A record is in the log: plain batches, live and at recovery."""
         target = self._appending.applied(record)
-        if self._deletion.applied():
+        if record.value is None and self._deletion.applied():
             return
         kind = self._by_record_type.get(record_type(record.key))
         if kind is not None:
