@@ -50,12 +50,15 @@ sys.exit(int(code) if code.isdigit() else code)
 """
 #: What a JVM, or a script, may have changed since the server began.
 _CHANGED = 'umask 077; ulimit -Sn 300; ulimit -c 0; exec nice -n 3 "$@"'
-#: It takes a signal that comes before it waits for one, too.
+#: It takes a signal that comes before it waits for one, too, and one that a thread of it is told of.
 _WAITING = """
 import os, signal, sys
-signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+told, tell = os.pipe()
+os.set_blocking(tell, False)
+signal.set_wakeup_fd(tell)
+signal.signal(signal.SIGTERM, lambda *_: None)
 print(os.getppid(), flush=True)
-signal.sigwait({signal.SIGTERM})
+os.read(told, 1)
 sys.exit(7)
 """
 #: Another thread takes note of the signal, so that it interrupts no call of this one.
