@@ -79,7 +79,8 @@ def _known(shard: Shard) -> Known:
 def _changed_by(former: Shard, last: Entry) -> Iterator[Any]:
     if last.header.is_control:
         assert isinstance(former, GroupShard)
-        yield from former._offsets._pending.get(last.header.producer_id, ())
+        for group, offsets in former._offsets._pending.get(last.header.producer_id, {}).items():
+            yield from (OffsetCommitKey(group, *tp) for tp in offsets)
         return
     for record in decode_batch(last.payload):
         key = record.key or b""

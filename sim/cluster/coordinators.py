@@ -127,7 +127,8 @@ class Coordinator(Generic[S]):
         if error is ErrorCode.NONE:
             error = self.log.write_marker(producer_id, epoch, coordinator_epoch, commit=commit, bumps_epoch=bumps_epoch)
         if error is ErrorCode.NONE and isinstance(self.shard, GroupShard):
-            self.shard.apply_marker(producer_id, commit)
+            ended = self.shard.apply_marker(producer_id, commit)
+            assert ended.rest is None, "transactions of the simulator have few offsets"
         return error
 
     def step_down(self) -> None:
@@ -241,7 +242,8 @@ def apply(shard: GroupShard | TransactionShard, batch: LoggedBatch, now_ms: int)
         for record in batch.records:
             shard.apply(record, now_ms)
     elif batch.commit is not None and batch.producer_id is not None:
-        shard.apply_marker(batch.producer_id, batch.commit)
+        ended = shard.apply_marker(batch.producer_id, batch.commit)
+        assert ended.rest is None, "transactions of the simulator have few offsets"
     else:
         for record in batch.records:
             if batch.producer_id is None:

@@ -2,13 +2,15 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Hashable
+from functools import partial
 
 import pytest
 
+from ottla.base.limits import MAX_OFFSETS_PER_STEP
 from ottla.base.require import InvariantError
 from ottla.broker.runtime.shard import ShardRunner
 from ottla.broker.runtime.slices import TURN_MS
-from ottla.coordinator.decision import Decision, LogRecord, Reply
+from ottla.coordinator.decision import Decision, LogRecord, Reply, TransactionalWrite
 from ottla.coordinator.group.shard import GroupShard
 from ottla.testing import AsyncBroker
 from ottla.wire.errors import ErrorCode
@@ -43,9 +45,9 @@ async def broker() -> AsyncIterator[AsyncBroker]:
         yield running
 
 
-def _commit(group: str, offset: int) -> LogRecord:
+def _commit(group: str, offset: int, partition: int = 0) -> LogRecord:
     value = OffsetCommitValue(offset, -1, "", 1_700_000_000_000)
-    return LogRecord(encode_offset_commit_key(group, "t", 0), encode_offset_commit_value(value))
+    return LogRecord(encode_offset_commit_key(group, "t", partition), encode_offset_commit_value(value))
 
 
 def _group() -> LogRecord:
@@ -136,3 +138,44 @@ def _decided(number: int) -> LogRecord:
 def _sessions(broker: AsyncBroker) -> list[Hashable]:
     """The timers of members that are set."""
     return [key for key in broker.node.timers._live if isinstance(key, tuple) and "heartbeat" in key]
+
+
+async def test_the_end_of_a_large_transaction_is_applied_in_slices(broker: AsyncBroker) -> None:
+    """40,000 offsets had taken 42 and 74 ms in one turn, when they ended and when the log was read again."""
+    runner = broker.node.groups.runner(0)
+    log = broker.node.partitions.find("__consumer_offsets", 0)
+    assert runner is not None
+    assert log is not None
+    offsets = 4 * TURN_MS * MAX_OFFSETS_PER_STEP
+    begun = log.log.begin_verification(77, -1, 0, supports_epoch_bump=True, now_ms=0)
+    log.log.confirm_verification(77, begun.guard)
+    for begin in range(0, offsets, MAX_OFFSETS_PER_STEP):
+        part = tuple(_commit("g", 8, number) for number in range(begin, begin + MAX_OFFSETS_PER_STEP))
+        decision = Decision(part, transactional=TransactionalWrite(77, 0))
+        runner.tell(partial(_this, decision))
+    written = broker.node.partitions.append_marker(
+        runner.tp, producer_id=77, producer_epoch=1, commit=True, coordinator_epoch=0, transaction_version=2
+    )
+    assert written.error is ErrorCode.NONE
+    runner.marker_written(77, commit=True)
+    assert await _turns_of(runner) >= 3, "live"
+    assert set(runner.shard.committed("g")["t"].values()) == {8}
+    runner.tell(_broken)
+    await some_turns_until(lambda: bool(runner.shard._offsets._ending))
+    assert await _turns_of(runner) >= 3, "when the log is read"
+    await some_turns_until(lambda: not broker.node.groups.loading)
+    assert len(runner.shard.committed("g")["t"]) == offsets
+
+
+def _this(decision: Decision, now_ms: int) -> Decision:
+    return decision
+
+
+async def _turns_of(runner: ShardRunner[GroupShard]) -> int:
+    """How many turns of the loop the end of a transaction takes from now on."""
+    turns = 0
+    while runner.shard._offsets._ending is not None:
+        assert len(runner.shard.committed("g")["t"]) == 4 * TURN_MS * MAX_OFFSETS_PER_STEP, "all is seen, or nothing"
+        await asyncio.sleep(0)
+        turns += 1
+    return turns

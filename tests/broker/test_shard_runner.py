@@ -221,6 +221,17 @@ async def test_a_fault_in_the_rest_of_a_decision_has_the_log_read_again(world: _
     assert await runner.submit(lambda token, now_ms: runner.shard.add(token, 1)) == 8
 
 
+async def test_a_shard_whose_decisions_fail_half_way_again_and_again_is_not_available(world: _World) -> None:
+    """Passed over, the rest of an input would leave the shard half changed for good."""
+    runner = world.runner
+    for _ in range(MAX_FRESH_STARTS + 1):
+        assert runner.state is ShardState.ACTIVE
+        runner.tell(lambda now_ms: Decision(rest=lambda: _broken(now_ms)))
+        await some_turns_until(lambda: runner.state is not ShardState.ACTIVE)
+        await _reading(runner)
+    assert runner.state is ShardState.UNLOADED
+
+
 async def test_a_shard_that_is_unloaded_carries_out_no_rest(world: _World) -> None:
     runner = world.runner
     waiting = runner.submit(lambda token, now_ms: _long(runner.shard, token, [1, 2]))

@@ -36,6 +36,9 @@ MAX_COLUMN_BYTES: Final = 2_147_483_647
 MAX_TOMBSTONES_PER_BATCH: Final = 1_000
 MAX_TOMBSTONE_BYTES_PER_BATCH: Final = 600_000
 
+#: Offsets of a transaction that become committed, or are dropped, in one step of its end: some two milliseconds.
+MAX_OFFSETS_PER_STEP: Final = 1_000
+
 #: Partitions of a transaction that get their markers within a request. Each takes a tenth of a millisecond of the event
 #: loop, so more get theirs in slices.
 MAX_INLINE_MARKERS: Final = 50

@@ -138,7 +138,7 @@ class Rig:
     def marker(self, producer_id: int, *, commit: bool) -> None:
         """A transaction's end marker arrives."""
         self.log.append(Entry(None, producer_id, commit))
-        self.shard.apply_marker(producer_id, commit)
+        self.run(self.shard.apply_marker(producer_id, commit))
 
     @property
     def records(self) -> list[LogRecord]:
@@ -316,6 +316,12 @@ class Rig:
         assert self.state() is GroupState.STABLE
 
 
+def to_its_end(decision: Decision) -> None:
+    """Take a decision that only has more of itself."""
+    while decision.rest is not None:
+        decision = decision.rest()
+
+
 def recover(
     config: GroupConfig, log: list[Entry], now_ms: int, topic_id: Callable[[str], bytes | None] = lambda name: bytes(16)
 ) -> GroupShard:
@@ -323,7 +329,7 @@ def recover(
     shard = GroupShard(config, topic_id)
     for entry in log:
         if entry.record is None:
-            shard.apply_marker(entry.producer_id, entry.commit)
+            to_its_end(shard.apply_marker(entry.producer_id, entry.commit))
         elif entry.producer_id >= 0:
             shard.apply_transactional(entry.producer_id, entry.record)
         else:

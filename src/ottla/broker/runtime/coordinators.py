@@ -145,8 +145,9 @@ class Coordinators(Generic[S]):
 
 def apply_to_group(shard: GroupShard, batch: ReplayedBatch, now_ms: int) -> Decision:
     """A batch of `__consumer_offsets`: plain records, a transaction's offsets, or its marker."""
+    decision = NOTHING
     if batch.commit is not None and batch.producer_id is not None:
-        shard.apply_marker(batch.producer_id, batch.commit)
+        decision = shard.apply_marker(batch.producer_id, batch.commit)
     else:
         for record in log_records(batch):
             if batch.producer_id is None:
@@ -154,7 +155,7 @@ def apply_to_group(shard: GroupShard, batch: ReplayedBatch, now_ms: int) -> Deci
             else:
                 shard.apply_transactional(batch.producer_id, record)
     settled = shard.settled()
-    return Decision(facts=settled) if settled else NOTHING
+    return decision._replace(facts=settled) if settled else decision
 
 
 def apply_to_transactions(shard: TransactionShard, batch: ReplayedBatch, now_ms: int) -> Decision:

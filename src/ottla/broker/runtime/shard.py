@@ -65,7 +65,7 @@ S_contra = TypeVar("S_contra", bound=Shard, contravariant=True)
 
 
 class Applier(Protocol[S_contra]):
-    """How a durable batch changes a shard; the decision may only answer and set timers."""
+    """How a durable batch changes a shard; the decision may only answer and set timers, and have a rest."""
 
     def __call__(self, shard: S_contra, batch: ReplayedBatch, now_ms: int, /) -> Decision: ...
 
@@ -159,8 +159,11 @@ class ShardRunner(Generic[S]):
         partition = self._runtime.partitions.find(self.tp.topic, self.tp.partition)
         if partition is not None:
             for batch in replay(partition.log):
-                self._applier(self.shard, batch, clock.now_ms())
+                rest = self._applier(self.shard, batch, clock.now_ms()).rest
                 yield
+                while rest is not None and self.state is ShardState.LOADING:
+                    rest = rest().rest
+                    yield
                 if self.state is not ShardState.LOADING:
                     return
         self._has_read = True
@@ -241,10 +244,13 @@ class ShardRunner(Generic[S]):
         self._busy = False
 
     def _rest_of(self, shard: S) -> Iterator[None]:
-        """Carry out what is left of the last input, a decision in each step."""
+        """Carry out what is left of the last input, a decision in each step. A fault leaves it half done."""
         while self._rest is not None and self.shard is shard:
             rest, self._rest = self._rest, None
-            self._run(lambda now_ms, rest=rest: rest(), None)  # type: ignore[misc]
+            try:
+                self._carry_out(rest())
+            except Exception as fault:  # noqa: BLE001 - logged
+                self._start_over(fault)
             yield
 
     def _run(self, call: Callable[[int], Decision], token: int | None) -> None:

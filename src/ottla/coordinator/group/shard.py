@@ -154,8 +154,8 @@ class GroupShard:
         return fetch.all_topics(self._seen_of(group_id), group_id, self._topic_id)
 
     def count_offsets(self, group_id: str) -> int:
-        """For how many partitions a group has committed an offset."""
-        return len(self._seen_of(group_id).of_group(group_id))
+        """For how many partitions a group has committed an offset, at most."""
+        return self._seen_of(group_id).count(group_id)
 
     def group(self, group_id: str) -> Group | None:
         """The classic group itself, for tests and tools."""
@@ -411,9 +411,9 @@ class GroupShard:
             self._exists(key.group, value.commit_timestamp_ms)
             self._offsets.apply_transactional(producer_id, key, value)
 
-    def apply_marker(self, producer_id: int, commit: bool) -> None:
-        """The end marker of a transaction is in the log."""
-        self._offsets.apply_marker(producer_id, commit=commit)
+    def apply_marker(self, producer_id: int, commit: bool) -> Decision:
+        """The end marker of a transaction is in the log. One with very many offsets is applied in parts."""
+        return _in_parts(self._offsets.apply_marker(producer_id, commit=commit))
 
     def append_failed(self, decision: Decision, error: ErrorCode) -> Decision:
         """The records of `decision` could not be appended. Nothing has happened; waiting requests are told why."""
@@ -443,6 +443,11 @@ class GroupShard:
         """Make a group for offsets that have none: without protocol type and members."""
         if group_id not in self._groups:
             self._groups[group_id] = Group(group_id, state_timestamp_ms=now_ms)
+
+
+def _in_parts(steps: Iterator[None]) -> Decision:
+    """Take a step; the others are what is left of the decision. `steps` itself stands for their end."""
+    return NOTHING if next(steps, steps) is steps else Decision(rest=lambda: _in_parts(steps))
 
 
 def _next_batch(

@@ -4,6 +4,9 @@ Only `apply_*` change it, in the order of the log, in operation and at recovery 
 wait under their producer id; the transaction's marker makes them committed offsets or drops them. When a partition has
 a plain and a transactional commit, the later record wins, whenever the marker comes. Otherwise compaction, which keeps
 the later record, would change the outcome (Apache Kafka's `recordOffset` rule, KAFKA-4851).
+
+A transaction may have more offsets than one turn of the event loop has room for. So its end is applied in steps, and
+from the first one on every question is answered as after the last: nobody sees a transaction that ended in part.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from ottla.base.limits import MAX_OFFSETS_PER_STEP
+from ottla.base.require import require
 from ottla.base.types import TopicPartition
 from ottla.wire.offsets_records import OffsetCommitKey, OffsetCommitValue
 
@@ -26,26 +31,67 @@ class Committed(NamedTuple):
 _NONE: Final[Mapping[TopicPartition, Committed]] = MappingProxyType({})
 
 
+class _AsEnded(Mapping[TopicPartition, Committed]):
+    """A group's committed offsets as they will be when those of a transaction are among them."""
+
+    def __init__(self, committed: Mapping[TopicPartition, Committed], more: Mapping[TopicPartition, Committed]) -> None:
+        self._committed = committed
+        self._more = more
+
+    def __getitem__(self, partition: TopicPartition) -> Committed:
+        more = self._more.get(partition)
+        return self._committed[partition] if more is None else _later(self._committed.get(partition), more)
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        yield from self._committed
+        yield from (partition for partition in self._more if partition not in self._committed)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def _later(committed: Committed | None, ended: Committed) -> Committed:
+    return ended if committed is None or committed.order < ended.order else committed
+
+
+class _Ending(NamedTuple):
+    """The transaction whose end is being applied."""
+
+    producer_id: int
+    commit: bool
+
+
 class OffsetStore:
     """The offsets of all groups of a shard."""
 
     def __init__(self) -> None:
         self._order = 0
         self._committed: dict[str, dict[TopicPartition, Committed]] = {}
-        #: Pending offsets, by producer id.
-        self._pending: dict[int, dict[OffsetCommitKey, Committed]] = {}
+        #: Pending offsets, by producer id and group.
+        self._pending: dict[int, dict[str, dict[TopicPartition, Committed]]] = {}
         #: Which producers have a pending offset, by group and partition. Empty collections are removed.
         self._open: dict[str, dict[TopicPartition, set[int]]] = {}
+        self._ending: _Ending | None = None
 
     # -- questions
 
     def of_group(self, group_id: str) -> Mapping[TopicPartition, Committed]:
         """The committed offsets of a group."""
-        return self._committed.get(group_id, _NONE)
+        committed = self._committed.get(group_id, _NONE)
+        if self._ending is None or not self._ending.commit:
+            return committed
+        more = self._pending[self._ending.producer_id].get(group_id)
+        return committed if more is None else _AsEnded(committed, more)
+
+    def count(self, group_id: str) -> int:
+        """For how many partitions a group has committed offsets, at most: while a transaction ends some count twice."""
+        count = len(self._committed.get(group_id, _NONE))
+        return count if self._ending is None else count + len(self._open.get(group_id, ()))
 
     def is_pending(self, group_id: str, partition: TopicPartition) -> bool:
         """Whether an open transaction has an offset for this partition."""
-        return partition in self._open.get(group_id, ())
+        producers = self._open.get(group_id, {}).get(partition, ())
+        return bool(producers) and (self._ending is None or any(each != self._ending.producer_id for each in producers))
 
     def has_pending(self, group_id: str) -> bool:
         """Whether an open transaction has any offset of this group."""
@@ -61,7 +107,7 @@ class OffsetStore:
         if committed is not None:
             yield committed.value
         for producer_id in self._open.get(group_id, {}).get(partition, ()):
-            yield self._pending[producer_id][OffsetCommitKey(group_id, *partition)].value
+            yield self._pending[producer_id][group_id][partition].value
 
     def group_ids(self) -> Iterator[str]:
         """Groups with offsets, committed or in open transactions."""
@@ -78,9 +124,10 @@ class OffsetStore:
     def apply_transactional(self, producer_id: int, key: OffsetCommitKey, value: OffsetCommitValue) -> None:
         """A record inside a transaction: it waits for the marker."""
         self._order += 1
-        self._pending.setdefault(producer_id, {})[key] = Committed(value, self._order)
-        producers = self._open.setdefault(key.group, {}).setdefault(TopicPartition(key.topic, key.partition), set())
-        producers.add(producer_id)
+        partition = TopicPartition(key.topic, key.partition)
+        offsets = self._pending.setdefault(producer_id, {}).setdefault(key.group, {})
+        offsets[partition] = Committed(value, self._order)
+        self._open.setdefault(key.group, {}).setdefault(partition, set()).add(producer_id)
 
     def apply_tombstone(self, key: OffsetCommitKey) -> None:
         """A deletion removes the committed offset and all pending ones."""
@@ -92,8 +139,8 @@ class OffsetStore:
             if not offsets:
                 del self._committed[key.group]
         for producer_id in list(self._open.get(key.group, {}).get(partition, ())):
-            self._pending[producer_id].pop(key, None)
-            self._close(producer_id, key)
+            del self._pending[producer_id][key.group][partition]
+            self._close(producer_id, key.group, partition)
 
     def apply_tombstones(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
         """The same for many partitions of a group."""
@@ -109,22 +156,34 @@ class OffsetStore:
             if not offsets:
                 del self._committed[group_id]
 
-    def apply_marker(self, producer_id: int, *, commit: bool) -> None:
-        """The end of a transaction."""
-        for key, pending in self._pending.pop(producer_id, {}).items():
-            self._close(producer_id, key)
-            before = self._committed.get(key.group, _NONE).get(TopicPartition(key.topic, key.partition))
-            if commit and (before is None or before.order < pending.order):
-                self._put(key, pending)
+    def apply_marker(self, producer_id: int, *, commit: bool, at_once: int = MAX_OFFSETS_PER_STEP) -> Iterator[None]:
+        """The end of a transaction, in steps of `at_once` offsets. Nothing else may be applied before the last one."""
+        require(self._ending is None, "another transaction is ending")
+        pending = self._pending.get(producer_id)
+        if pending is None:
+            return
+        self._ending = _Ending(producer_id, commit)
+        room = at_once
+        for group_id, offsets in pending.items():
+            committed = self._committed.setdefault(group_id, {}) if commit and offsets else {}
+            for partition, each in offsets.items():
+                if not room:
+                    yield
+                    room = at_once
+                room -= 1
+                self._close(producer_id, group_id, partition)
+                if commit:
+                    committed[partition] = _later(committed.get(partition), each)
+        del self._pending[producer_id]
+        self._ending = None
 
     def _put(self, key: OffsetCommitKey, committed: Committed) -> None:
         self._committed.setdefault(key.group, {})[TopicPartition(key.topic, key.partition)] = committed
 
-    def _close(self, producer_id: int, key: OffsetCommitKey) -> None:
-        partition = TopicPartition(key.topic, key.partition)
-        partitions = self._open[key.group]
+    def _close(self, producer_id: int, group_id: str, partition: TopicPartition) -> None:
+        partitions = self._open[group_id]
         partitions[partition].discard(producer_id)
         if not partitions[partition]:
             del partitions[partition]
         if not partitions:
-            del self._open[key.group]
+            del self._open[group_id]
