@@ -6,6 +6,7 @@ Nothing is encoded or decoded for each offset alone.
 import pytest
 
 from ottla.base.limits import MAX_TOMBSTONE_BYTES_PER_BATCH, MAX_TOMBSTONES_PER_BATCH
+from ottla.base.steps import result_of
 from ottla.coordinator.decision import Decision
 from ottla.coordinator.group.config import GroupConfig
 from ottla.coordinator.group.shard import RETENTION
@@ -52,13 +53,13 @@ def _parts(rig: Rig, decision: Decision) -> list[Decision]:
 
 def _seen(rig: Rig) -> list[int]:
     """What is told of the group's offsets, in each way in which they can be asked for."""
-    named = OffsetFetchRequestGroup(GROUP, topics=tuple(rig.shard.topics_of(GROUP)))
+    named = OffsetFetchRequestGroup(GROUP, topics=tuple(result_of(rig.shard.topics_of(GROUP))))
     (rows,) = [rig.shard.fetch_offsets(named, require_stable=False).topics]
     fetched = sum(each.committed_offset >= 0 for topic in rows for each in topic.partitions)
     return [
         rig.shard.count_offsets(GROUP),
         sum(map(len, rig.shard.committed(GROUP).values())),
-        sum(len(topic.partition_indexes) for topic in rig.shard.topics_of(GROUP)),
+        sum(len(topic.partition_indexes) for topic in result_of(rig.shard.topics_of(GROUP))),
         fetched,
     ]
 

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.base.limits import MAX_OFFSETS_PER_STEP
+from ottla.base.steps import result_of
 from ottla.base.types import TopicPartition
 from ottla.coordinator.decision import NOTHING
 from ottla.coordinator.group.shard import GroupShard
@@ -92,7 +93,7 @@ def test_the_end_is_one_decision_with_a_rest() -> None:
         assert not decision.records
         assert _fetched(rig.shard, offsets) == {(5, ErrorCode.NONE)}
         assert len(rig.shard.committed(GROUP)["words"]) == offsets
-        assert sum(len(each.partition_indexes) for each in rig.shard.topics_of(GROUP)) == offsets
+        assert sum(len(each.partition_indexes) for each in result_of(rig.shard.topics_of(GROUP))) == offsets
         decision, parts = decision.rest(), parts + 1
     assert decision == NOTHING
     assert parts == 3

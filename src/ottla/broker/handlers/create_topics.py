@@ -70,13 +70,14 @@ async def _create(node: _Node, request: CreateTopicsRequest, context: RequestCon
 
 
 async def _create_all(node: _Node, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
-    results: list[CreatableTopicResult] = []
-    counts = Counter(topic.name for topic in request.topics)
+    counts = Counter([topic.name for topic in request.topics])
     try:
         check_total_partitions(_asked_partitions(node, topic) for topic in request.topics)
     except RefusedError as many:
-        results += (CreatableTopicResult(name, error_code=many.error, error_message=str(many)) for name in counts)
-        return CreateTopicsResponse(topics=tuple(results))
+        told = CreatableTopicResult(error_code=many.error, error_message=str(many))
+        refused = await node.slices.collect(told._replace(name=each) for each in counts)
+        return CreateTopicsResponse(topics=tuple(refused))
+    results: list[CreatableTopicResult] = []
     wanted: dict[str, NewTopic] = {}
     hidden = await node.access.refused_of_many(
         node.slices, context, AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, counts, told=False
@@ -88,7 +89,7 @@ async def _create_all(node: _Node, request: CreateTopicsRequest, context: Reques
 
 async def _refused(node: _Node, request: CreateTopicsRequest, context: RequestContext) -> frozenset[str]:
     """The names that may not be made topics of. What can be no topic anyway is told so instead."""
-    counts = Counter(topic.name for topic in request.topics)
+    counts = Counter([topic.name for topic in request.topics])
     names = [name for name, count in counts.items() if count == 1 and name != METADATA_TOPIC]
     if await node.access.covers_many(node.slices, context, AclOperation.CREATE, ResourceType.TOPIC, names):
         return frozenset()

@@ -1,7 +1,7 @@
 """OffsetFetch, versions 1–10: one group, or several from version 8 on (KIP-709); topics by id from version 10 on."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from ottla.broker.handlers.parts import PART_PARTITIONS, cut, weight
@@ -77,18 +77,16 @@ def _group(
     if isinstance(shard, OffsetFetchResponseGroup):
         answers.append(shard)
         return
+    wanted = (yield from shard.topics_of(asked.group_id)) if asked.topics is None else asked.topics
     topics, left_out = list[OffsetFetchResponseTopics](), list[OffsetFetchResponseTopics]()
-    for part, goes_on in cut(_named(node, shard, asked, context, left_out), "partition_indexes"):
-        refused = node.access.refused(context, AclOperation.DESCRIBE, ResourceType.TOPIC, (each.name for each in part))
-        wanted = tuple(each for each in part if each.name not in refused)
-        if asked.topics is not None:  # who asks for all is not told that there are more
-            hidden = tuple(_without_offsets(each, _REFUSED) for each in part if each.name in refused)
-            _add(left_out, hidden, goes_on=goes_on)
-        answer = shard.fetch_offsets(asked._replace(topics=wanted), require_stable=require_stable)
+    for part, goes_on in cut(wanted, "partition_indexes"):
+        named, without = _named(node, part, asked, context)
+        answer = shard.fetch_offsets(asked._replace(topics=named), require_stable=require_stable)
         if answer.error_code:
             answers.append(answer)
             return
         _add(topics, answer.topics, goes_on=goes_on)
+        _add(left_out, without, goes_on=goes_on)
         yield
     if context.api_version >= _TOPIC_IDS_FROM:
         topics = _with_ids(node, topics)
@@ -106,34 +104,32 @@ def _shard(
 
 
 def _named(
-    node: _Node,
-    shard: GroupShard,
-    asked: OffsetFetchRequestGroup,
-    context: RequestContext,
-    left_out: list[OffsetFetchResponseTopics],
-) -> list[OffsetFetchRequestTopics]:
-    """The partitions that are asked for, with their topics' names."""
-    if asked.topics is None:
-        return shard.topics_of(asked.group_id)
-    named = []
-    by_id = context.api_version >= _TOPIC_IDS_FROM
-    for topic in asked.topics:
-        found = node.image.topics_by_id.get(topic.topic_id) if by_id else None
-        if by_id and found is None:
-            left_out.append(_without_offsets(topic, ErrorCode.UNKNOWN_TOPIC_ID))
-        else:
-            named.append(topic if found is None else topic._replace(name=found.name))
-    return named
+    node: _Node, part: Sequence[OffsetFetchRequestTopics], asked: OffsetFetchRequestGroup, context: RequestContext
+) -> tuple[tuple[OffsetFetchRequestTopics, ...], tuple[OffsetFetchResponseTopics, ...]]:
+    """The topics of a part with their names, and what is answered of those that are not told."""
+    left_out: list[OffsetFetchResponseTopics] = []
+    if asked.topics is not None and context.api_version >= _TOPIC_IDS_FROM:
+        by_id = node.image.topics_by_id
+        left_out += (_without_offsets(each, ErrorCode.UNKNOWN_TOPIC_ID) for each in part if each.topic_id not in by_id)
+        part = [each._replace(name=by_id[each.topic_id].name) for each in part if each.topic_id in by_id]
+    refused = node.access.refused(context, AclOperation.DESCRIBE, ResourceType.TOPIC, (each.name for each in part))
+    if asked.topics is not None:  # who asks for all is not told that there are more
+        left_out += (_without_offsets(each, _REFUSED) for each in part if each.name in refused)
+    return tuple(each for each in part if each.name not in refused), tuple(left_out)
 
 
 def _add(
     topics: list[OffsetFetchResponseTopics], more: tuple[OffsetFetchResponseTopics, ...], *, goes_on: bool
 ) -> None:
     """Put a part behind those before it. Its first topic may be their last one, gone on with."""
-    if goes_on and topics and more and topics[-1].name == more[0].name:
+    if goes_on and topics and more and _is_same(topics[-1], more[0]):
         topics[-1] = topics[-1]._replace(partitions=topics[-1].partitions + more[0].partitions)
         more = more[1:]
     topics.extend(more)
+
+
+def _is_same(one: OffsetFetchResponseTopics, other: OffsetFetchResponseTopics) -> bool:
+    return (one.topic_id, one.name) == (other.topic_id, other.name)
 
 
 def _refuse_group(asked: OffsetFetchRequestGroup, *, with_topics: bool) -> OffsetFetchResponseGroup:

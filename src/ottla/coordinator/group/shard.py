@@ -149,8 +149,8 @@ class GroupShard:
         store = self._seen_of(request.group_id)
         return fetch.fetch(store, request, require_stable=require_stable, topic_id=self._topic_id)
 
-    def topics_of(self, group_id: str) -> list[OffsetFetchRequestTopics]:
-        """The partitions for which a group has committed an offset, as OffsetFetch names them."""
+    def topics_of(self, group_id: str) -> Generator[None, None, list[OffsetFetchRequestTopics]]:
+        """The partitions for which a group has committed an offset, as OffsetFetch names them. In steps."""
         return fetch.all_topics(self._seen_of(group_id), group_id, self._topic_id)
 
     def count_offsets(self, group_id: str) -> int:

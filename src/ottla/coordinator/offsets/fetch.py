@@ -7,9 +7,10 @@ UNSTABLE_OFFSET_COMMIT and the client asks again.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Final
 
+from ottla.base.steps import result_of
 from ottla.base.types import TopicPartition
 from ottla.coordinator.offsets.expiry import are_different
 from ottla.coordinator.offsets.store import OffsetStore
@@ -29,6 +30,8 @@ from ottla.wire.messages.offset_fetch import (
 
 #: The answer for a partition without a committed offset.
 INVALID_OFFSET: Final = -1
+#: Offsets whose partitions are named in one step: less than a millisecond.
+_NAMED_AT_ONCE: Final = 1_000
 
 
 def fetch(
@@ -44,7 +47,7 @@ def fetch(
     offsets of the older topic do not count (KIP-848), although their tombstones may not be written yet.
     """
     group_id = request.group_id
-    topics = all_topics(store, group_id, topic_id) if request.topics is None else request.topics
+    topics = result_of(all_topics(store, group_id, topic_id)) if request.topics is None else request.topics
     return OffsetFetchResponseGroup(
         group_id=group_id,
         topics=tuple(
@@ -56,12 +59,14 @@ def fetch(
 
 def all_topics(
     store: OffsetStore, group_id: str, topic_id: Callable[[str], bytes | None]
-) -> list[OffsetFetchRequestTopics]:
-    """The partitions for which a group has committed an offset, as a request for all of them names them."""
+) -> Generator[None, None, list[OffsetFetchRequestTopics]]:
+    """The partitions for which a group has committed an offset, as a request for all of them names them. In steps."""
     by_topic: defaultdict[str, list[int]] = defaultdict(list)
-    for partition, committed in store.of_group(group_id).items():
+    for at, (partition, committed) in enumerate(tuple(store.of_group(group_id).items()), 1):
         if not are_different(committed.value.topic_id, topic_id(partition.topic) or NULL_UUID):
             by_topic[partition.topic].append(partition.partition)
+        if at % _NAMED_AT_ONCE == 0:
+            yield
     return [
         OffsetFetchRequestTopics(name=topic, partition_indexes=tuple(sorted(partitions)))
         for topic, partitions in by_topic.items()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import NamedTuple
 
 from ottla.assign.server import SubscriptionType
@@ -261,6 +262,7 @@ def update_subscriptions(draft: Draft, member: Member, updated: Member, *, bump:
     replaced = group.static_member(updated.instance_id)
     gone = replaced if replaced is not None else group.members.get(member.member_id)
 
+    @cache
     def now() -> Subscriptions:
         return after(group, () if gone is None else (gone,), (updated,))
 
