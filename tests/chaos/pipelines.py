@@ -171,7 +171,6 @@ class Pipeline:
         self._options = ["--atomicity", atomicity, "--semantics", semantics, "--plan", plan]
         self._options += [f"--option={key}={value}" for key, value in (sink or {}).items()]
         self._options += ["--min-records", str(min_records)]
-        self._partitions = partitions
         self._topics.make("lines", "words", "witness", partitions=partitions)
         texts = [f"line {n} says {'spark' if n % 3 else 'kafka'} and {n % 7}" for n in range(lines)]
         for partition in range(partitions):
@@ -269,7 +268,7 @@ class Pipeline:
 
     def words(self) -> Counter[Word]:
         """What a reader of committed records finds."""
-        rows = (json.loads(value or "") for _, value in self._topics.committed("words", self._partitions))
+        rows = (json.loads(value or "") for _, value in self._topics.committed("words"))
         return Counter((row["word"], row["count"], row["partition"], row["offset"]) for row in rows)
 
     def torn(self) -> list[int]:

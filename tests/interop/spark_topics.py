@@ -48,14 +48,16 @@ class Topics:
             for value in values:
                 producer.send(topic, value.encode(), partition=partition)
 
-    def found(self, topic: str, partitions: int = 2) -> list[Found]:
+    def found(self, topic: str) -> list[Found]:
         """The committed records, partition by partition, as librdkafka reads them."""
         settings = {"isolation.level": "read_committed", "enable.partition.eof": True, "enable.auto.commit": False}
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "spark-tests", **settings})
-        consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
+        partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions.keys()
+        assert partitions, f"{topic} is not there"
+        consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
         found: list[Found] = []
         ended: set[int] = set()
-        while len(ended) < partitions:
+        while ended < partitions:
             message = consumer.poll(60)
             assert message is not None, f"{topic}: the broker sent nothing"
             if message.error() is None:
@@ -66,9 +68,9 @@ class Topics:
         consumer.close()
         return sorted(found, key=lambda record: record.partition)  # the sort keeps the order within a partition
 
-    def committed(self, topic: str, partitions: int = 2) -> list[Row]:
+    def committed(self, topic: str) -> list[Row]:
         """Key and value of each committed record."""
-        return [(record.key, record.value) for record in self.found(topic, partitions)]
+        return [(record.key, record.value) for record in self.found(topic)]
 
 
 def _found(message: Any) -> Found:

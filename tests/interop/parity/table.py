@@ -46,8 +46,8 @@ def page(lines: Sequence[Line]) -> str:
 
 
 def _row(line: Line) -> str:
-    cells = (line.name, line.sparks, line.ours, line.verdict)
-    return f"| {' | '.join(cell if cell == line.name else cell.replace('|', chr(92) + '|') for cell in cells)} |\n"
+    cells = (line.name, *(each.strip().replace("|", "\\|") for each in (line.sparks, line.ours, line.verdict)))
+    return f"| {' | '.join(cells)} |\n"
 
 
 def rows_of(text: str) -> dict[tuple[str, str], str]:
