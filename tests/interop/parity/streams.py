@@ -287,7 +287,7 @@ def progress() -> Iterator[Case]:
 
 
 _CLASS = "Python's API has no description: Spark prints the name of a class"
-_OTHER_FORM = "Ours also keeps where a batch begins, the topics' ids, the leaders' epochs and the group: a replay needs them"
+_OTHER_FORM = "Ours also keeps a batch's begin, the topics' ids and epochs, and the group: a replay needs them"
 
 
 def _told(look: Callable[[Any, Any], str]) -> Callable[[Side], str]:
