@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from compileall import compile_dir
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
 
+import ottla
 from bench import (
     assignor_figures,
     broker_figures,
@@ -56,6 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="below 1: shorter and less certain")
     parser.add_argument("--output", type=Path, default=_RESULTS)
     given = parser.parse_args(arguments)
+    compile_dir(str(Path(ottla.__file__).parent), quiet=1)  # as pip does when it installs; a checkout may have none
     parts = given.only or list(_PARTS)
     comparisons: list[Comparison] = []
     for comparison in _measured(parts, given.rounds, given.scale):

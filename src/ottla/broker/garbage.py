@@ -41,6 +41,7 @@ def keep_out_of_the_way(clock: Clock, active_ms: Callable[[], int]) -> None:
     """From now on, in this process. `active_ms` says when a client has said or heard something last."""
     gc.freeze()  # what is alive now mostly stays; its reference counts free the rest
     gc.set_threshold(_YOUNG, _MIDDLE, _NEVER)
+    gc.enable()
     loop = asyncio.get_running_loop()
     quiet = Quiet(clock)
     collected_ms = clock.monotonic_ms()

@@ -1,5 +1,6 @@
 """Encodes answers: at once, or a long one in slices while others are served, as far as there is memory for it."""
 
+from functools import cache
 from typing import Any, Final
 
 from ottla.broker.answers import Answer, Later
@@ -18,8 +19,6 @@ AT_ONCE: Final = 100
 _ELEMENTS_AT_ONCE: Final = 1_000
 #: And so is one with more bytes in its texts and byte fields: to copy them takes as long as some hundred elements.
 _BYTES_AT_ONCE: Final = 262_144
-#: APIs whose answers have byte fields, which may be of any length.
-_CARRY_BYTES: Final = frozenset(key for key, api in API.items() if carries_bytes(api.response))
 
 
 def encoded(
@@ -63,7 +62,14 @@ def is_deep(message: tuple[Any, ...]) -> bool:
 
 def is_heavy(api_key: int, message: tuple[Any, ...], *, may_be_deep: bool) -> bool:
     """Whether it has many bytes, such as what the members of a group say of themselves."""
-    return (may_be_deep or api_key in _CARRY_BYTES) and has_more_bytes(message, _BYTES_AT_ONCE)
+    return (may_be_deep or _carries_bytes(api_key)) and has_more_bytes(message, _BYTES_AT_ONCE)
+
+
+@cache
+def _carries_bytes(api_key: int) -> bool:
+    """Whether its answers have byte fields, which may be of any length. Asked once: at the start it would import all
+    messages, a sixth of the time until a broker is ready."""
+    return carries_bytes(API[api_key].response)
 
 
 def as_it_is(answer: Answer) -> Answer:
