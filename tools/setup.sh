@@ -99,6 +99,10 @@ install_package() {
     stamp package $sources
 }
 
+# What pip does with a package that it copies. Where Python may write no bytecode (PYTHONDONTWRITEBYTECODE), each process
+# would compile what it imports, a fifth of a second for a broker.
+compile_bytecode() { $VENV/bin/python -m compileall -q src tests sim bench || true; }
+
 say_compiled() {
     if [ -z "$(find src -name '*.so' -print -quit)" ]; then
         say "no C compiler: the codecs run interpreted; everything works, slower"
@@ -128,6 +132,7 @@ install_maven() {
 make_venv
 install_requirements
 install_package
+compile_bytecode
 say_compiled
 install_java
 for extra in "$@"; do

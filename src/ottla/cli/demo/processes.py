@@ -21,6 +21,8 @@ from ottla.cli.common import CommandError
 from ottla.cli.signals import interrupts
 
 _READY_TIMEOUT_S = 60.0
+#: Between two looks whether it is ready: a start takes 150 ms.
+_LOOK_S = 0.01
 _STOP_TIMEOUT_S = 20.0
 #: ApiVersions v0: any Kafka broker answers it on a fresh connection.
 _PROBE = struct.pack(">ihhih", 10, 18, 0, 1, -1)
@@ -126,7 +128,7 @@ class BrokerProcess(ManagedProcess):
     def _wait_until_ready(self, cancelled: Callable[[], bool]) -> None:
         deadline = time.monotonic() + _READY_TIMEOUT_S
         while not answers(self.port, self._tls):
-            ended = self.wait(0.05)
+            ended = self.wait(_LOOK_S)
             if ended is not None:
                 raise ProcessError(f"the broker ended with {ended} before it was ready:\n{self.tail()}")
             if cancelled():
