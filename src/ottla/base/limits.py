@@ -36,15 +36,15 @@ MAX_COLUMN_BYTES: Final = 2_147_483_647
 MAX_TOMBSTONES_PER_BATCH: Final = 1_000
 MAX_TOMBSTONE_BYTES_PER_BATCH: Final = 600_000
 
-#: Offsets of a transaction that become committed, or are dropped, in one step of its end: some two milliseconds.
+#: Offsets that are looked at, or become committed at the end of a transaction, in one step: one or two milliseconds.
 MAX_OFFSETS_PER_STEP: Final = 1_000
 
 #: Partitions of a transaction that get their markers within a request. Each takes a tenth of a millisecond of the event
 #: loop, so more get theirs in slices.
 MAX_INLINE_MARKERS: Final = 50
 
-#: Committed offsets that a group shard looks at in one turn, for retention or after a topic was deleted: some ten
-#: milliseconds. A group is looked at as a whole.
+#: Committed offsets that a group shard looks at before it takes another input, for retention or after a topic was
+#: deleted: some ten milliseconds, in steps. A group is looked at as a whole.
 MAX_OFFSETS_PER_LOOK: Final = 10_000
 
 #: Tombstones of expired transactional ids in one batch. Each takes about 20 bytes and its id, so that a batch stays

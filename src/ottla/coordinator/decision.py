@@ -20,7 +20,7 @@ Shape after Apache Kafka's `CoordinatorResult` and `CoordinatorShard`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import NamedTuple, TypeAlias
 
 from ottla.assign.server import GroupSpec, ServerAssignor
@@ -131,3 +131,16 @@ class Decision(NamedTuple):
 
 
 NOTHING = Decision()
+
+
+def in_steps(steps: Generator[None, None, Decision]) -> Decision:
+    """The decision with which the steps end. If they do not end with the first one, the others are its rest.
+
+    Nothing is written or answered before the last step.
+    """
+    try:
+        next(steps)
+    except StopIteration as end:
+        decision: Decision = end.value
+        return decision
+    return Decision(rest=lambda: in_steps(steps))

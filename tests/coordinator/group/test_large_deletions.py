@@ -3,13 +3,17 @@
 Nothing is encoded or decoded for each offset alone.
 """
 
+from collections.abc import Callable
+from types import CodeType
+
 import pytest
 
-from ottla.base.limits import MAX_TOMBSTONE_BYTES_PER_BATCH, MAX_TOMBSTONES_PER_BATCH
+from ottla.base.limits import MAX_OFFSETS_PER_STEP, MAX_TOMBSTONE_BYTES_PER_BATCH, MAX_TOMBSTONES_PER_BATCH
 from ottla.base.steps import result_of
 from ottla.coordinator.decision import Decision
 from ottla.coordinator.group.config import GroupConfig
-from ottla.coordinator.group.shard import RETENTION
+from ottla.coordinator.group.retention import RETENTION
+from ottla.coordinator.offsets import commit, expiry
 from ottla.wire import schema
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_commit import (
@@ -23,6 +27,8 @@ from tests.counted_calls import calls
 
 _OFFSETS = 1_000
 _CODED = (schema.decode.__code__, schema.encode.__code__)
+_HAS_EXPIRED = expiry._has_expired.__code__
+_ENCODED_TOMBSTONE = commit.offset_tombstone.__code__
 
 
 def _with_offsets(group_id: str = GROUP, offsets: int = _OFFSETS) -> Rig:
@@ -160,21 +166,69 @@ def test_a_kill_between_two_parts_leaves_the_offsets_that_are_left(written: int)
     assert rig.shard.committed(GROUP) == {}
 
 
-def test_retention_makes_tombstones_for_one_batch_in_a_turn() -> None:
-    """10,000 expired offsets of a group had all been encoded again for each of ten batches: 45 ms in the first turn."""
+def _with_many() -> Rig:
+    """Some thousand offsets of a group are as old as its retention."""
     rig = Rig(GroupConfig(group_initial_rebalance_delay_ms=0, offsets_retention_ms=1_000))
     rig.commit(1)
     partitions = tuple(OffsetCommitRequestPartition(number, 1, 0, "") for number in range(3 * _OFFSETS))
     topics = (OffsetCommitRequestTopic(name="t", partitions=partitions),)
     rig.run(rig.shard.commit_offsets(rig.token(), OffsetCommitRequest(GROUP, topics=topics), rig.now_ms))
     rig.now_ms += 1_000
+    return rig
+
+
+def _steps(begin: Callable[[], Decision], looking: CodeType) -> tuple[list[int], Decision]:
+    """How many offsets each step looks at, and what the last one gives. Those before give nothing."""
+    looked, decision = [], [Decision(rest=begin)]
+    while (rest := decision[-1].rest) is not None:
+        assert decision[-1] == Decision(rest=rest)
+        looked.append(calls(lambda: decision.append(rest()), looking))
+    return looked, decision[-1]
+
+
+def _to_its_end(decisions: list[Decision]) -> None:
+    while (rest := decisions[-1].rest) is not None:
+        decisions.append(rest())
+
+
+def test_retention_makes_tombstones_for_one_batch_in_a_turn() -> None:
+    """10,000 expired offsets of a group had all been encoded again for each of ten batches: 45 ms in the first turn."""
+    rig = _with_many()
     written = []
     while rig.shard.group(GROUP) is not None:
-        decisions: list[Decision] = []
-        assert calls(lambda: decisions.append(rig.shard.timer(RETENTION, rig.now_ms)), *_CODED) < 20  # noqa: B023
-        rig.run(decisions[0])
-        written.append(len(decisions[0].records))
+        decisions = [Decision(rest=lambda: rig.shard.timer(RETENTION, rig.now_ms))]
+        assert calls(lambda: _to_its_end(decisions), *_CODED) < 20  # noqa: B023
+        rig.run(decisions[-1])
+        written.append(len(decisions[-1].records))
     assert written == [MAX_TOMBSTONES_PER_BATCH] * 3 + [2]
     assert rig.shard.committed(GROUP) == {}
     rig.crash()
     assert rig.shard.group(GROUP) is None
+
+
+def test_a_large_group_is_looked_at_in_steps() -> None:
+    """Nothing bounded how long: 100,000 offsets would have taken some 100 ms."""
+    rig = _with_many()
+    looked, decision = _steps(lambda: rig.shard.timer(RETENTION, rig.now_ms), _HAS_EXPIRED)
+    assert max(looked) <= MAX_OFFSETS_PER_STEP
+    assert sum(looked) == 3 * _OFFSETS + 1
+    assert len(decision.records) == MAX_TOMBSTONES_PER_BATCH
+    rig.run(decision)
+    left = 3 * _OFFSETS + 1 - MAX_TOMBSTONES_PER_BATCH
+    rig.topic_ids["t"] = rig.topic_ids["words"] = None
+    looked, decision = _steps(rig.shard.topics_deleted, _ENCODED_TOMBSTONE)
+    assert max(looked) <= MAX_OFFSETS_PER_STEP
+    assert len(decision.records) == MAX_TOMBSTONES_PER_BATCH
+    rig.run(decision)
+    assert sum(map(len, rig.shard.committed(GROUP).values())) == left - MAX_TOMBSTONES_PER_BATCH
+
+
+def test_many_groups_are_looked_at_in_steps() -> None:
+    rig = Rig(GroupConfig(group_initial_rebalance_delay_ms=0, offsets_retention_ms=1_000))
+    groups = MAX_OFFSETS_PER_STEP + MAX_OFFSETS_PER_STEP // 4
+    for number in range(groups):
+        rig.commit(1, group_id=f"g{number}")
+    looked, decision = _steps(lambda: rig.shard.timer(RETENTION, rig.now_ms), _HAS_EXPIRED)
+    assert len(looked) == 3
+    assert sum(looked) == groups
+    assert decision.records == ()

@@ -9,12 +9,10 @@ what all kinds have, offsets and lists, is here. See `kinds`.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Final
 
 from ottla.assign.server import Partitions, ServerAssignor
-from ottla.base.limits import MAX_OFFSETS_PER_LOOK, MAX_TOMBSTONE_BYTES_PER_BATCH, MAX_TOMBSTONES_PER_BATCH
 from ottla.base.require import require
 from ottla.coordinator.decision import (
     NOTHING,
@@ -22,9 +20,9 @@ from ottla.coordinator.decision import (
     Decision,
     LogRecord,
     Reply,
-    SetTimer,
     Timer,
     TransactionalWrite,
+    in_steps,
 )
 from ottla.coordinator.facts import Deleted, GroupFacts
 from ottla.coordinator.group import kinds
@@ -40,6 +38,7 @@ from ottla.coordinator.group.deletion import Deletion
 from ottla.coordinator.group.kinds import AnyGroup, Appending, Groups, Kind, answer
 from ottla.coordinator.group.migration import downgrade_without, make_room
 from ottla.coordinator.group.mixed import MixedGroups
+from ottla.coordinator.group.retention import TIMERS, Retention
 from ottla.coordinator.offsets import commit, expiry, fetch
 from ottla.coordinator.offsets.store import OffsetStore
 from ottla.wire.errors import ErrorCode
@@ -67,9 +66,6 @@ from ottla.wire.offsets_records import (
     record_type,
 )
 
-#: The keys of the shard's own timers: offset retention, and the offsets of topics that are gone.
-RETENTION: Final = ("retention",)
-GONE_TOPICS: Final = ("gone-topics",)
 #: No record has so many bytes.
 _NO_LIMIT: Final = 2**62
 #: Timers that one step of the end of a load sets.
@@ -100,13 +96,11 @@ class GroupShard:
     ) -> None:
         self._config = config
         self._topic_id = topic_id
-        #: Groups that the present pass has still to look at: for retention, and for offsets of deleted topics.
-        self._to_expire: deque[str] = deque()
-        self._to_compare: deque[str] = deque()
         self._groups: Groups = {}
         self._offsets = OffsetStore()
         self._appending = Appending()
         self._deletion = Deletion(self._offsets, self._appending)
+        self._retention = Retention(config, self._groups, self._offsets, self._appending, topic_id, self._tombstones)
         room = Room(config, topics or NoTopics(), settings or GroupSettings(config), assignors)
         room.downgrade = downgrade_without
         self._classic = ClassicGroups(config, self._groups, self._appending, max_record_bytes)
@@ -326,56 +320,15 @@ class GroupShard:
 
     def topics_deleted(self) -> Decision:
         """Topics were deleted, and perhaps new ones have their names: delete the offsets committed for them."""
-        self._to_compare = deque(self._offsets.group_ids())
-        return self._forget_gone_topics(())
-
-    def _forget_gone_topics(self, timers: tuple[Timer, ...]) -> Decision:
-        """Tombstones for the next batch of such offsets. `timers` are set in any case."""
-        records = _next_batch(
-            self._to_compare,
-            self._offsets,
-            lambda group_id: expiry.gone_topics_tombstones(group_id, self._offsets, self._topic_id),
-        )
-        if self._to_compare:
-            timers = (*timers, SetTimer(GONE_TOPICS, 0))
-        return self._appending.prepare(
-            Decision(tuple(records), timers=timers),
-            None,
-            lambda _: Decision(timers=(*timers, SetTimer(GONE_TOPICS, self._config.append_retry_ms))),
-        )
+        return self._retention.topics_deleted()
 
     # -- time
 
     def timer(self, key: tuple[str, ...], now_ms: int) -> Decision:
         """A timer that a decision of this shard set has fired."""
-        if key == RETENTION:
-            return self._expire(now_ms)
-        if key == GONE_TOPICS:
-            return self._forget_gone_topics(()) if self._to_compare else self.topics_deleted()
+        if key in TIMERS:
+            return self._retention.timer(key, now_ms)
         return self._by_timer[key[0]].timer(key, now_ms)
-
-    def _expire(self, now_ms: int) -> Decision:
-        """O2: tombstones for offsets whose retention is over, and for groups that have nothing left."""
-        if not self._to_expire:
-            self._to_expire = deque(self._groups)
-        records = _next_batch(self._to_expire, self._offsets, lambda group_id: self._expired(group_id, now_ms))
-        delay_ms = 0 if self._to_expire else self._config.offsets_retention_check_interval_ms
-        decision = Decision(tuple(records), timers=(SetTimer(RETENTION, delay_ms),))
-
-        def failure(error: ErrorCode) -> Decision:
-            self._to_expire.clear()
-            return Decision(timers=(SetTimer(RETENTION, self._config.append_retry_ms),))
-
-        return self._appending.prepare(decision, None, failure)
-
-    def _expired(self, group_id: str, now_ms: int) -> Iterator[LogRecord]:
-        group = self._groups.get(group_id)
-        if group is None:
-            return
-        gone = expiry.expired(group, self._offsets, now_ms, self._config.offsets_retention_ms)
-        yield from commit.offset_tombstones(group_id, gone.partitions)
-        if gone.nothing_left and group.is_forgotten:
-            yield from self._tombstones(group)
 
     # -- the log
 
@@ -413,7 +366,11 @@ class GroupShard:
 
     def apply_marker(self, producer_id: int, commit: bool) -> Decision:
         """The end marker of a transaction is in the log. One with very many offsets is applied in parts."""
-        return _in_parts(self._offsets.apply_marker(producer_id, commit=commit))
+        return in_steps(self._ending(producer_id, commit))
+
+    def _ending(self, producer_id: int, commit: bool) -> Generator[None, None, Decision]:
+        yield from self._offsets.apply_marker(producer_id, commit=commit)
+        return NOTHING
 
     def append_failed(self, decision: Decision, error: ErrorCode) -> Decision:
         """The records of `decision` could not be appended. Nothing has happened; waiting requests are told why."""
@@ -429,10 +386,7 @@ class GroupShard:
             for timers in kind.loaded(now_ms):
                 for begin in range(0, max(len(timers), 1), _TIMERS_AT_ONCE):
                     yield Decision(timers=tuple(timers[begin : begin + _TIMERS_AT_ONCE]))
-        # A topic may have been deleted without this shard: before the last stop, or while this shard was loading.
-        self._to_compare = deque(self._offsets.group_ids())
-        retention = SetTimer(RETENTION, self._config.offsets_retention_check_interval_ms)
-        yield self._forget_gone_topics((retention,))
+        yield self._retention.loaded()
 
     def unloaded(self) -> Decision:
         """This node is no longer the coordinator: whoever waits is sent to find the new one. The shard ends here."""
@@ -443,25 +397,3 @@ class GroupShard:
         """Make a group for offsets that have none: without protocol type and members."""
         if group_id not in self._groups:
             self._groups[group_id] = Group(group_id, state_timestamp_ms=now_ms)
-
-
-def _in_parts(steps: Iterator[None]) -> Decision:
-    """Take a step; the others are what is left of the decision. `steps` itself stands for their end."""
-    return NOTHING if next(steps, steps) is steps else Decision(rest=lambda: _in_parts(steps))
-
-
-def _next_batch(
-    groups: deque[str], offsets: OffsetStore, tombstones: Callable[[str], Iterable[LogRecord]]
-) -> list[LogRecord]:
-    """The tombstones of the first groups in the queue, as many as go into a batch. Groups that are done leave it."""
-    records: list[LogRecord] = []
-    looked = size_bytes = 0
-    while groups and looked < MAX_OFFSETS_PER_LOOK and len(records) < MAX_TOMBSTONES_PER_BATCH:
-        looked += 1 + len(offsets.of_group(groups[0]))
-        for record in tombstones(groups[0]):
-            size_bytes += len(record.key)
-            if len(records) == MAX_TOMBSTONES_PER_BATCH or size_bytes > MAX_TOMBSTONE_BYTES_PER_BATCH:
-                return records  # the group stays in the queue
-            records.append(record)
-        groups.popleft()
-    return records

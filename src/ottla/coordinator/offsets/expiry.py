@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import NamedTuple
 
+from ottla.base.limits import MAX_OFFSETS_PER_STEP
 from ottla.base.types import TopicPartition
 from ottla.coordinator.decision import LogRecord
 from ottla.coordinator.offsets.commit import offset_tombstone
@@ -29,20 +30,25 @@ class Expired(NamedTuple):
     nothing_left: bool
 
 
-def expired(group: GroupOfOffsets, store: OffsetStore, now_ms: int, retention_ms: int) -> Expired:
-    """O2: the offsets of a group whose retention is over."""
+def expired(
+    group: GroupOfOffsets, store: OffsetStore, now_ms: int, retention_ms: int
+) -> Generator[None, None, Expired]:
+    """O2: the offsets of a group whose retention is over. In steps, between which nothing is applied."""
     offsets = store.of_group(group.group_id)
     since = group.retention_starts()
     if since is None:
         return Expired((), False)
-    gone = tuple(
-        partition
-        for partition, committed in offsets.items()
-        if not group.is_subscribed_to(partition.topic)
-        and not store.is_pending(group.group_id, partition)
-        and _has_expired(committed.value, since(committed.value), now_ms, retention_ms)
-    )
-    return Expired(gone, len(gone) == len(offsets) and not store.has_pending(group.group_id))
+    gone: list[TopicPartition] = []
+    for at, (partition, committed) in enumerate(offsets.items(), 1):
+        if (
+            not group.is_subscribed_to(partition.topic)
+            and not store.is_pending(group.group_id, partition)
+            and _has_expired(committed.value, since(committed.value), now_ms, retention_ms)
+        ):
+            gone.append(partition)
+        if at % MAX_OFFSETS_PER_STEP == 0:
+            yield
+    return Expired(tuple(gone), len(gone) == len(offsets) and not store.has_pending(group.group_id))
 
 
 def _has_expired(value: OffsetCommitValue, since_ms: int, now_ms: int, retention_ms: int) -> bool:
@@ -53,14 +59,18 @@ def _has_expired(value: OffsetCommitValue, since_ms: int, now_ms: int, retention
 
 def gone_topics_tombstones(
     group_id: str, store: OffsetStore, topic_id: Callable[[str], bytes | None]
-) -> Iterator[LogRecord]:
+) -> Iterator[LogRecord | None]:
     """Tombstones for a group's offsets, including those in open transactions, of topics that do not exist any more.
+    In steps, which end with None; nothing is applied between two of them.
 
     `topic_id` gives the id that a topic with this name has now, or None. Offsets with another id belong to an older
     topic with the same name. A partition that has offsets of both keeps them: the newer ones win.
     """
     current: dict[str, bytes | None] = {}
-    for partition in dict.fromkeys([*store.of_group(group_id), *store.pending_partitions(group_id)]):
+    partitions = dict.fromkeys([*store.of_group(group_id), *store.pending_partitions(group_id)])
+    for at, partition in enumerate(partitions, 1):
+        if at % MAX_OFFSETS_PER_STEP == 0:
+            yield None
         if partition.topic not in current:
             current[partition.topic] = topic_id(partition.topic)
         there = current[partition.topic]
