@@ -81,9 +81,11 @@ MAX_MEMBER_METADATA_BYTES: Final = 8_388_608
 #: two protocols of 10 KB each have 20 MB. Kafka has no limit but `max.message.bytes` of the log, for what is assigned.
 MAX_GROUP_METADATA_BYTES: Final = 33_554_432
 
-#: Names of topics that one member of a consumer group subscribes to: they are hashed, sorted, written and read in one
-#: decision, some 20 milliseconds. A broker is meant for 10,000 partitions, and a pattern means any number.
+#: Names of topics that one member of a consumer group subscribes to: they are hashed, sorted, written and read, some 20
+#: milliseconds. A broker is meant for 10,000 partitions, and a pattern means any number.
 MAX_SUBSCRIBED_NAMES: Final = 10_000
+#: More of them are taken in steps.
+MAX_NAMES_AT_ONCE: Final = 2_000
 
 #: Different names of topics in the subscriptions of a classic group, those of each member once: to read so many takes
 #: some ten milliseconds, and they take 7 MB. Of more, it is not known to which topics the group subscribes.

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from ottla.assign.server import Partitions
-from ottla.coordinator.decision import NOTHING, AssignPartitions, Decision, LogRecord, Reply, SetTimer, Timer
+from ottla.coordinator.decision import NOTHING, AssignPartitions, Decision, LogRecord, Reply, SetTimer, Timer, in_steps
 from ottla.coordinator.facts import Emptied, GroupFacts, Settled, Why
 from ottla.coordinator.group.consumer import describe, leave
 from ottla.coordinator.group.consumer.errors import RefusedError
@@ -93,13 +93,19 @@ class ConsumerGroups:
         member_id_required: bool,
     ) -> Decision:
         """ConsumerGroupHeartbeat. `unique_id` is the id of a member that comes without one, which version 0 may."""
+        asked = Heartbeat(request, context, request.member_id or unique_id)
+        return in_steps(self._heartbeat(token, asked, now_ms, member_id_required=member_id_required))
+
+    def _heartbeat(
+        self, token: int, asked: Heartbeat, now_ms: int, *, member_id_required: bool
+    ) -> Generator[None, None, Decision]:
         try:
-            check_request(request, self.room.assignors, member_id_required=member_id_required)
-            draft = self._draft(request, now_ms)
-            if request.member_epoch < JOIN_EPOCH:
-                response = leave.leave(draft, request)
+            check_request(asked.request, self.room.assignors, member_id_required=member_id_required)
+            draft = self._draft(asked.request, now_ms)
+            if asked.request.member_epoch < JOIN_EPOCH:
+                response = leave.leave(draft, asked.request)
             else:
-                response = heartbeat(draft, Heartbeat(request, context, request.member_id or unique_id))
+                response = yield from heartbeat(draft, asked)
         except RefusedError as refused:
             return answer(token, heartbeat_error(refused.error, refused.message), refused.effects)
         return self.decide(draft, token, response, lambda error: heartbeat_error(error, None))

@@ -10,13 +10,13 @@ What the group subscribes to also changes when topics do. That is seen here, at 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
 from ottla.assign.server import SubscriptionType
-from ottla.base.limits import MAX_SUBSCRIBED_NAMES
+from ottla.base.limits import MAX_NAMES_AT_ONCE, MAX_SUBSCRIBED_NAMES
 from ottla.coordinator.group.consumer.errors import RefusedError
 from ottla.coordinator.group.consumer.group import ConsumerGroup
 from ottla.coordinator.group.consumer.leave import check_not_fenced, known_member, known_static_member
@@ -117,8 +117,11 @@ def check_room(group: ConsumerGroup, member_id: str, limit: int) -> None:
         )
 
 
-def heartbeat(draft: Draft, asked: Heartbeat) -> ConsumerGroupHeartbeatResponse:
-    """Carry out one heartbeat of a member that joins or stays."""
+def heartbeat(draft: Draft, asked: Heartbeat) -> Generator[None, None, ConsumerGroupHeartbeatResponse]:
+    """Carry out one heartbeat of a member that joins or stays: in steps if it names very many topics now.
+
+    In between topics may come and go. The next heartbeat sees that, as it does behind this one.
+    """
     group, request = draft.group, asked.request
     check_room(group, request.member_id, draft.room.config.consumer_max_size)
     member = _member(draft, asked)
@@ -126,11 +129,18 @@ def heartbeat(draft: Draft, asked: Heartbeat) -> ConsumerGroupHeartbeatResponse:
     draft.joined(updated)
     names_changed = write_member(draft, member, updated)
     regex = update_regex(draft, member, updated, asked.context.sees)
+    has_many = names_changed and len(updated.topic_names) > MAX_NAMES_AT_ONCE
+    if has_many:
+        yield
     changed = update_subscriptions(draft, member, updated, bump=names_changed or regex is RegexChange.KNOWN)
+    if has_many:
+        yield
     target = update_target(draft, changed.epoch, updated, changed.kind)
     subscription_changed = names_changed or regex is not RegexChange.NONE
     updated = step(draft, updated, target, owned=asked.owned, subscription_changed=subscription_changed)
     draft.expect_heartbeat(updated.member_id)
+    if has_many:
+        yield  # they are written and read now
     is_full = (
         request.rebalance_timeout_ms != -1
         and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
