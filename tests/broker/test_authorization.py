@@ -10,6 +10,7 @@ import pytest
 
 from ottla.broker.access.acls import Acl
 from ottla.broker.handlers.needs import NEEDS, Need
+from ottla.broker.handlers.parts import PART_PARTITIONS
 from ottla.broker.handlers.table import TABLE
 from ottla.testing import AsyncBroker
 from ottla.wire.acls import AclOperation, AclPermissionType, PatternType, ResourceType
@@ -29,7 +30,12 @@ from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.messages.list_groups import ListGroupsRequest
 from ottla.wire.messages.list_transactions import ListTransactionsRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from ottla.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
 from ottla.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from tests.broker.api_questions import ApiQuestion, questions
 from tests.broker.guarded import GUARDED, UNAUTHORIZED, allow_only, allowed, errors, make_topics
@@ -277,6 +283,24 @@ async def test_an_older_offset_fetch_has_the_error_at_each_partition(broker: Asy
     answer = await client.ask(ApiKey.OFFSET_FETCH, request, 1)
     codes = [each.error_code for each in answer.topics[0].partitions]
     assert codes == [ErrorCode.GROUP_AUTHORIZATION_FAILED] * 2
+
+
+async def test_offsets_that_are_not_told_are_named_once_in_their_order(broker: AsyncBroker, client: WireClient) -> None:
+    """Parts of a large request begin and end within a topic, one that is refused or one with an unknown id."""
+    await make_topics(broker, client, "open", "secret", "hidden")
+    await allow_only(broker, [allowed(_O.DESCRIBE, _R.GROUP), allowed(_O.DESCRIBE, _R.TOPIC, "open")])
+    shown, secret, hidden = (broker.node.image.topics[name].topic_id for name in ("open", "secret", "hidden"))
+    unknown = [number.to_bytes(16) for number in (1, 2, 3)]
+    many = tuple(range(PART_PARTITIONS - 1))
+    asked = {unknown[0]: (0,), secret: many[1:], unknown[1]: many, hidden: many, unknown[2]: (0,), shown: (0,)}
+    topics = tuple(OffsetFetchRequestTopics(each, partition_indexes=asked[each]) for each in asked)
+    request = OffsetFetchRequest((OffsetFetchRequestGroup("g", topics=topics),))
+    first, *others = (await client.ask(ApiKey.OFFSET_FETCH, request, 10)).groups[0].topics
+    assert (first.topic_id, errors(first)) == (shown, {0})
+    told = [(each.topic_id, tuple(one.partition_index for one in each.partitions)) for each in others]
+    assert told == list(asked.items())[:-1]
+    assert {each.topic_id for each in others if errors(each) == {ErrorCode.UNKNOWN_TOPIC_ID}} == set(unknown)
+    assert {each.topic_id for each in others if errors(each) == {_ERRORS[_R.TOPIC]}} == {secret, hidden}
 
 
 async def test_a_session_of_fetches_notices_that_it_may_no_longer_read(broker: AsyncBroker, client: WireClient) -> None:

@@ -106,16 +106,27 @@ def _shard(
 def _named(
     node: _Node, part: Sequence[OffsetFetchRequestTopics], asked: OffsetFetchRequestGroup, context: RequestContext
 ) -> tuple[tuple[OffsetFetchRequestTopics, ...], tuple[OffsetFetchResponseTopics, ...]]:
-    """The topics of a part with their names, and what is answered of those that are not told."""
-    left_out: list[OffsetFetchResponseTopics] = []
+    """The topics of a part with their names, and what is answered of those that are not told; each in their order."""
+    known: Sequence[OffsetFetchRequestTopics | None] = part
     if asked.topics is not None and context.api_version >= _TOPIC_IDS_FROM:
-        by_id = node.image.topics_by_id
-        left_out += (_without_offsets(each, ErrorCode.UNKNOWN_TOPIC_ID) for each in part if each.topic_id not in by_id)
-        part = [each._replace(name=by_id[each.topic_id].name) for each in part if each.topic_id in by_id]
-    refused = node.access.refused(context, AclOperation.DESCRIBE, ResourceType.TOPIC, (each.name for each in part))
-    if asked.topics is not None:  # who asks for all is not told that there are more
-        left_out += (_without_offsets(each, _REFUSED) for each in part if each.name in refused)
-    return tuple(each for each in part if each.name not in refused), tuple(left_out)
+        known = [_by_name(node, each) for each in part]
+    names = (each.name for each in known if each is not None)
+    refused = node.access.refused(context, AclOperation.DESCRIBE, ResourceType.TOPIC, names)
+    named, left_out = list[OffsetFetchRequestTopics](), list[OffsetFetchResponseTopics]()
+    for topic, each in zip(part, known, strict=True):
+        if each is None:
+            left_out.append(_without_offsets(topic, ErrorCode.UNKNOWN_TOPIC_ID))
+        elif each.name not in refused:
+            named.append(each)
+        elif asked.topics is not None:  # who asks for all is not told that there are more
+            left_out.append(_without_offsets(each, _REFUSED))
+    return tuple(named), tuple(left_out)
+
+
+def _by_name(node: _Node, topic: OffsetFetchRequestTopics) -> OffsetFetchRequestTopics | None:
+    """A topic that is asked for by its id, with its name; None if there is none."""
+    found = node.image.topics_by_id.get(topic.topic_id)
+    return None if found is None else topic._replace(name=found.name)
 
 
 def _add(
