@@ -8,9 +8,10 @@ import pytest
 
 from ottla.base.limits import MAX_OFFSETS_PER_STEP
 from ottla.base.require import InvariantError
+from ottla.broker.runtime.markers import Marker
 from ottla.broker.runtime.shard import ShardRunner
 from ottla.broker.runtime.slices import TURN_MS
-from ottla.coordinator.decision import Decision, LogRecord, Reply, TransactionalWrite
+from ottla.coordinator.decision import NOTHING, Decision, LogRecord, Reply, TransactionalWrite
 from ottla.coordinator.group.shard import GroupShard
 from ottla.testing import AsyncBroker
 from ottla.wire.errors import ErrorCode
@@ -138,6 +139,25 @@ def _decided(number: int) -> LogRecord:
 def _sessions(broker: AsyncBroker) -> list[Hashable]:
     """The timers of members that are set."""
     return [key for key in broker.node.timers._live if isinstance(key, tuple) and "heartbeat" in key]
+
+
+async def test_a_marker_comes_before_inputs_whose_records_are_behind_it(broker: AsyncBroker) -> None:
+    """An offset had been committed with the transaction before its own; when the log was read again it was not."""
+    runner = broker.node.groups.runner(0)
+    log = broker.node.partitions.find("__consumer_offsets", 0)
+    assert runner is not None
+    assert log is not None
+    runner.tell(lambda now_ms: Decision(rest=lambda: NOTHING))
+    decision = Decision((_commit("g", 8),), transactional=TransactionalWrite(77, 0))
+    runner.tell(partial(_this, decision))
+    broker.node.markers.write([runner.tp], Marker(77, 0, True, 0, 0))
+    begun = log.log.begin_verification(77, -1, 0, supports_epoch_bump=False, now_ms=0)
+    log.log.confirm_verification(77, begun.guard)
+    await some_turns_until(lambda: not runner._busy)
+    assert log.log.has_ongoing_transaction(77, 0)
+    assert runner.shard.committed("g") == {}
+    broker.node.markers.write([runner.tp], Marker(77, 0, True, 0, 0))
+    assert runner.shard.committed("g") == {"t": {0: 8}}
 
 
 async def test_the_end_of_a_large_transaction_is_applied_in_slices(broker: AsyncBroker) -> None:

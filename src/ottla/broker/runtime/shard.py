@@ -8,7 +8,8 @@ the device refuses them, a shard whose records build on each other takes them ov
 log says. Then it takes the next request only when the device has them.
 
 A decision may have a `rest`: it is carried out in slices, and no other input is taken before it is. What has come
-meanwhile is taken in slices, too.
+meanwhile is taken in slices, too. Markers come first: they are in the log already, and what the other inputs write
+will be behind them. In the other order an offset would be committed here that waits for another marker in the log.
 
 While a shard's log is being read it takes no request, and the caller answers COORDINATOR_LOAD_IN_PROGRESS. Inputs that
 nobody waits for are kept until the shard is loaded. The log is read in slices (`runtime.slices`), at the start and
@@ -98,6 +99,8 @@ class ShardRunner(Generic[S]):
         self._runtime = runtime
         self._effect = effect
         self._inbox: deque[tuple[Callable[[int], Decision], int | None]] = deque()
+        #: How many of them, the first ones, are markers.
+        self._markers = 0
         self._busy = False
         #: What is left of the last input.
         self._rest: Callable[[], Decision] | None = None
@@ -201,6 +204,7 @@ class ShardRunner(Generic[S]):
         self.state, self._has_read = state, False
         self._runtime.timers.cancel_all(lambda key: isinstance(key, tuple) and key[:2] == self.tp)
         self._inbox.clear()
+        self._markers = 0
         self._told.clear()
         self._fired.clear()
         self._rest = None
@@ -210,22 +214,37 @@ class ShardRunner(Generic[S]):
                 future.set_exception(ShardUnloadedError(f"{self.tp} is not coordinated here any more"))
 
     def marker_written(self, producer_id: int, *, commit: bool) -> None:
-        """A transaction's marker is in this shard's partition."""
-        if self.state is ShardState.ACTIVE or self._has_read:
-            batch = ReplayedBatch((), 0, producer_id, commit)
-            self.tell(lambda now_ms: self._applier(self.shard, batch, now_ms))
+        """A transaction's marker is in this shard's partition. It comes before the inputs that wait."""
+        batch = ReplayedBatch((), 0, producer_id, commit)
+
+        def ended(now_ms: int) -> Decision:
+            return self._applier(self.shard, batch, now_ms)
+
+        if self.state is ShardState.ACTIVE:
+            self._inbox.insert(self._markers, (ended, None))
+            self._markers += 1
+            self._take_waiting()
+        elif self._has_read:
+            self.tell(ended)
 
     def _take(self, call: Callable[[int], Decision], token: int | None) -> None:
         self._inbox.append((call, token))
+        self._take_waiting()
+
+    def _take_waiting(self) -> None:
         if not self._busy:
             self._take_all()
+
+    def _run_next(self) -> None:
+        self._markers = max(self._markers - 1, 0)
+        self._run(*self._inbox.popleft())
 
     def _take_all(self) -> None:
         """Run what is in the inbox, one input after the other; after one with a rest the others wait for it."""
         self._busy = True
         try:
             while self._inbox and self._rest is None:
-                self._run(*self._inbox.popleft())
+                self._run_next()
         finally:
             self._busy = self._rest is not None
         if self._rest is not None:
@@ -238,7 +257,7 @@ class ShardRunner(Generic[S]):
         """Carry out what is left of the last input, and then, one input in each step, what has come meanwhile."""
         yield from self._rest_of(self.shard)
         while self._inbox:
-            self._run(*self._inbox.popleft())
+            self._run_next()
             yield
             yield from self._rest_of(self.shard)
         self._busy = False
