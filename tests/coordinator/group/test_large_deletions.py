@@ -14,6 +14,7 @@ from ottla.coordinator.decision import Decision
 from ottla.coordinator.group.config import GroupConfig
 from ottla.coordinator.group.retention import RETENTION
 from ottla.coordinator.offsets import commit, expiry
+from ottla.coordinator.offsets.store import OffsetStore
 from ottla.wire import schema
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_commit import (
@@ -22,6 +23,11 @@ from ottla.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from ottla.wire.messages.offset_fetch import OffsetFetchRequestGroup
+from ottla.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from tests.coordinator.group.rig import GROUP, Rig
 from tests.counted_calls import calls
 
@@ -221,6 +227,19 @@ def test_a_large_group_is_looked_at_in_steps() -> None:
     assert len(decision.records) == MAX_TOMBSTONES_PER_BATCH
     rig.run(decision)
     assert sum(map(len, rig.shard.committed(GROUP).values())) == left - MAX_TOMBSTONES_PER_BATCH
+
+
+def test_offsets_in_open_transactions_are_looked_at_in_steps() -> None:
+    """All were gone through at the first step: 22 ms for 100,000."""
+    rig = _with_many()
+    partitions = tuple(TxnOffsetCommitRequestPartition(number, 5) for number in range(3 * _OFFSETS))
+    topics = (TxnOffsetCommitRequestTopic("t", partitions),)
+    request = TxnOffsetCommitRequest("tx", GROUP, 7, 0, topics=topics)
+    rig.run(rig.shard.commit_transactional_offsets(rig.token(), request, rig.now_ms))
+    looked, decision = _steps(rig.shard.topics_deleted, OffsetStore.pending_partitions.__code__)
+    assert max(looked) <= MAX_OFFSETS_PER_STEP
+    assert sum(looked) == 3 * _OFFSETS + 1
+    assert decision.records == ()
 
 
 def test_many_groups_are_looked_at_in_steps() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
+from itertools import chain
 from typing import NamedTuple
 
 from ottla.base.limits import MAX_OFFSETS_PER_STEP
@@ -67,10 +68,12 @@ def gone_topics_tombstones(
     topic with the same name. A partition that has offsets of both keeps them: the newer ones win.
     """
     current: dict[str, bytes | None] = {}
-    partitions = dict.fromkeys([*store.of_group(group_id), *store.pending_partitions(group_id)])
-    for at, partition in enumerate(partitions, 1):
+    committed = store.of_group(group_id)
+    for at, partition in enumerate(chain(committed, store.pending_partitions(group_id)), 1):
         if at % MAX_OFFSETS_PER_STEP == 0:
             yield None
+        if at > len(committed) and partition in committed:
+            continue  # it was looked at
         if partition.topic not in current:
             current[partition.topic] = topic_id(partition.topic)
         there = current[partition.topic]

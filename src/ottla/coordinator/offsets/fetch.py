@@ -62,11 +62,17 @@ def all_topics(
 ) -> Generator[None, None, list[OffsetFetchRequestTopics]]:
     """The partitions for which a group has committed an offset, as a request for all of them names them. In steps."""
     by_topic: defaultdict[str, list[int]] = defaultdict(list)
-    for at, (partition, committed) in enumerate(tuple(store.of_group(group_id).items()), 1):
-        if not are_different(committed.value.topic_id, topic_id(partition.topic) or NULL_UUID):
-            by_topic[partition.topic].append(partition.partition)
-        if at % _NAMED_AT_ONCE == 0:
+    partitions = tuple(iter(store.of_group(group_id)))  # tuple() would ask first how many there are, and count them
+    for begin in range(0, len(partitions), _NAMED_AT_ONCE):
+        if begin:
             yield
+        offsets = store.of_group(group_id)  # as they are now
+        for partition in partitions[begin : begin + _NAMED_AT_ONCE]:
+            committed = offsets.get(partition)
+            if committed is None:
+                continue
+            if not are_different(committed.value.topic_id, topic_id(partition.topic) or NULL_UUID):
+                by_topic[partition.topic].append(partition.partition)
     return [
         OffsetFetchRequestTopics(name=topic, partition_indexes=tuple(sorted(partitions)))
         for topic, partitions in by_topic.items()
