@@ -176,11 +176,15 @@ def _with_many() -> Rig:
     """Some thousand offsets of a group are as old as its retention."""
     rig = Rig(GroupConfig(group_initial_rebalance_delay_ms=0, offsets_retention_ms=1_000))
     rig.commit(1)
-    partitions = tuple(OffsetCommitRequestPartition(number, 1, 0, "") for number in range(3 * _OFFSETS))
-    topics = (OffsetCommitRequestTopic(name="t", partitions=partitions),)
-    rig.run(rig.shard.commit_offsets(rig.token(), OffsetCommitRequest(GROUP, topics=topics), rig.now_ms))
+    _commit(rig, GROUP, 3 * _OFFSETS)
     rig.now_ms += 1_000
     return rig
+
+
+def _commit(rig: Rig, group_id: str, offsets: int) -> None:
+    partitions = tuple(OffsetCommitRequestPartition(number, 1, 0, "") for number in range(offsets))
+    topics = (OffsetCommitRequestTopic(name="t", partitions=partitions),)
+    rig.run(rig.shard.commit_offsets(rig.token(), OffsetCommitRequest(group_id, topics=topics), rig.now_ms))
 
 
 def _steps(begin: Callable[[], Decision], looking: CodeType) -> tuple[list[int], Decision]:
@@ -251,3 +255,14 @@ def test_many_groups_are_looked_at_in_steps() -> None:
     assert len(looked) == 3
     assert sum(looked) == groups
     assert decision.records == ()
+
+
+def test_a_step_ends_before_the_next_group_is_too_much_for_it() -> None:
+    """What was left of a group did not count: a step could look at three times as many."""
+    rig = Rig(GroupConfig(group_initial_rebalance_delay_ms=0, offsets_retention_ms=1_000))
+    sizes = (2 * MAX_OFFSETS_PER_STEP - 1, MAX_OFFSETS_PER_STEP - 2, MAX_OFFSETS_PER_STEP - 2)
+    for number, size in enumerate(sizes):
+        _commit(rig, f"g{number}", size)
+    looked, _ = _steps(lambda: rig.shard.timer(RETENTION, rig.now_ms), _HAS_EXPIRED)
+    assert max(looked) <= MAX_OFFSETS_PER_STEP
+    assert sum(looked) == sum(sizes)

@@ -117,12 +117,17 @@ class Retention:
         `tombstones` ends each step with None.
         """
         records: list[LogRecord] = []
-        looked = at_once = size_bytes = 0
+        looked = in_step = size_bytes = 0
         while groups and looked < MAX_OFFSETS_PER_LOOK and len(records) < MAX_TOMBSTONES_PER_BATCH:
-            looked += 1 + len(self._store.of_group(groups[0]))
+            more = 1 + len(self._store.of_group(groups[0]))
+            if in_step and in_step + more > MAX_OFFSETS_PER_STEP:
+                in_step = 0
+                yield
+            looked += more
+            in_step += more
             for record in tombstones(groups[0]):
                 if record is None:
-                    at_once = looked
+                    in_step -= MAX_OFFSETS_PER_STEP
                     yield
                     continue
                 size_bytes += len(record.key)
@@ -130,7 +135,5 @@ class Retention:
                     return records  # the group stays in the queue
                 records.append(record)
             groups.popleft()
-            if looked - at_once >= MAX_OFFSETS_PER_STEP:
-                at_once = looked
-                yield
+            in_step = max(in_step, 0)  # offsets in open transactions were not counted
         return records
