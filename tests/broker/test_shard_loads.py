@@ -6,10 +6,10 @@ from functools import partial
 
 import pytest
 
-from ottla.base.limits import MAX_OFFSETS_PER_STEP
+from ottla.base.limits import MAX_FRESH_STARTS, MAX_OFFSETS_PER_STEP
 from ottla.base.require import InvariantError
 from ottla.broker.runtime.markers import Marker
-from ottla.broker.runtime.shard import ShardRunner
+from ottla.broker.runtime.shard import ShardRunner, ShardState
 from ottla.broker.runtime.slices import TURN_MS
 from ottla.coordinator.decision import NOTHING, Decision, LogRecord, Reply, TransactionalWrite
 from ottla.coordinator.group.shard import GroupShard
@@ -158,6 +158,19 @@ async def test_a_marker_comes_before_inputs_whose_records_are_behind_it(broker: 
     assert runner.shard.committed("g") == {}
     broker.node.markers.write([runner.tp], Marker(77, 0, True, 0, 0))
     assert runner.shard.committed("g") == {"t": {0: 8}}
+
+
+async def test_a_transaction_that_cannot_end_is_not_passed_over(
+    broker: AsyncBroker, runner: ShardRunner[GroupShard]
+) -> None:
+    """Half of it would have been committed for good, and no other transaction could have ended."""
+    for _ in range(MAX_FRESH_STARTS + 1):
+        assert runner.state is ShardState.ACTIVE
+        runner.shard.apply_transactional(77, _commit("g0", 8))
+        runner.shard._offsets._open.clear()
+        runner.marker_written(77, commit=True)
+        await some_turns_until(lambda: not broker.node.groups.loading)
+    assert runner.state is ShardState.UNLOADED
 
 
 async def test_the_end_of_a_large_transaction_is_applied_in_slices(broker: AsyncBroker) -> None:

@@ -114,8 +114,8 @@ class GroupShard:
 
     @property
     def is_busy(self) -> bool:
-        """Whether records of a decision are on their way to the log."""
-        return self._appending.is_busy
+        """Whether records of a decision are on their way to the log, or a transaction has ended in part."""
+        return self._appending.is_busy or self._offsets.is_ending
 
     def describe_group(self, group_id: str, *, report_missing: bool = True) -> Generator[None, None, DescribedGroup]:
         """DescribeGroups for one group, in steps: as it is at the first one.

@@ -75,6 +75,11 @@ class OffsetStore:
 
     # -- questions
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether the end of a transaction is applied in part."""
+        return self._ending is not None
+
     def of_group(self, group_id: str) -> Mapping[TopicPartition, Committed]:
         """The committed offsets of a group."""
         committed = self._committed.get(group_id, _NONE)
