@@ -222,12 +222,15 @@ async def test_a_fault_in_the_rest_of_a_decision_has_the_log_read_again(world: _
     assert await runner.submit(lambda token, now_ms: runner.shard.add(token, 1)) == 8
 
 
-async def test_a_shard_whose_decisions_fail_half_way_again_and_again_is_not_available(world: _World) -> None:
+@pytest.mark.parametrize("token", [None, 1])
+async def test_a_shard_whose_decisions_fail_half_way_again_and_again_is_not_available(
+    world: _World, token: int | None
+) -> None:
     """Passed over, the rest of an input would leave the shard half changed for good."""
     runner = world.runner
     for _ in range(MAX_FRESH_STARTS + 1):
         assert runner.state is ShardState.ACTIVE
-        runner.tell(lambda now_ms: Decision(rest=lambda: _broken(now_ms)))
+        runner._take(lambda now_ms: Decision(rest=lambda: _broken(now_ms)), token)
         await some_turns_until(lambda: runner.state is not ShardState.ACTIVE)
         await _reading(runner)
     assert runner.state is ShardState.UNLOADED

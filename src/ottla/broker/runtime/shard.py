@@ -283,7 +283,7 @@ class ShardRunner(Generic[S]):
             except Exception as fault:  # noqa: BLE001 - logged; the shard may be half changed
                 self._start_over(fault)
             else:
-                if token is not None:
+                if token is not None and self._rest is None:
                     self._fresh_starts = 0
 
     def _not_decided(self, call: Callable[[int], Decision], token: int | None, fault: Exception) -> None:
