@@ -233,17 +233,31 @@ def test_a_large_group_is_looked_at_in_steps() -> None:
     assert sum(map(len, rig.shard.committed(GROUP).values())) == left - MAX_TOMBSTONES_PER_BATCH
 
 
+def _commit_in_transaction(rig: Rig, group_id: str, offsets: int) -> None:
+    partitions = tuple(TxnOffsetCommitRequestPartition(number, 5) for number in range(offsets))
+    topics = (TxnOffsetCommitRequestTopic("t", partitions),)
+    request = TxnOffsetCommitRequest("tx", group_id, 7, 0, topics=topics)
+    rig.run(rig.shard.commit_transactional_offsets(rig.token(), request, rig.now_ms))
+
+
 def test_offsets_in_open_transactions_are_looked_at_in_steps() -> None:
     """All were gone through at the first step: 22 ms for 100,000."""
     rig = _with_many()
-    partitions = tuple(TxnOffsetCommitRequestPartition(number, 5) for number in range(3 * _OFFSETS))
-    topics = (TxnOffsetCommitRequestTopic("t", partitions),)
-    request = TxnOffsetCommitRequest("tx", GROUP, 7, 0, topics=topics)
-    rig.run(rig.shard.commit_transactional_offsets(rig.token(), request, rig.now_ms))
+    _commit_in_transaction(rig, GROUP, 3 * _OFFSETS)
     looked, decision = _steps(rig.shard.topics_deleted, OffsetStore.pending_partitions.__code__)
     assert max(looked) <= MAX_OFFSETS_PER_STEP
     assert sum(looked) == 3 * _OFFSETS + 1
     assert decision.records == ()
+
+
+def test_groups_with_offsets_in_open_transactions_alone_are_looked_at_in_steps() -> None:
+    """They did not count, and a thousand such groups were one step."""
+    rig, sizes = Rig(), [MAX_OFFSETS_PER_STEP // 4] * 10
+    for number, size in enumerate(sizes):
+        _commit_in_transaction(rig, f"g{number}", size)
+    looked, _ = _steps(rig.shard.topics_deleted, OffsetStore.pending_partitions.__code__)
+    assert max(looked) <= MAX_OFFSETS_PER_STEP
+    assert sum(looked) == sum(sizes) + len(sizes)
 
 
 def test_many_groups_are_looked_at_in_steps() -> None:

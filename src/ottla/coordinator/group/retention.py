@@ -119,7 +119,7 @@ class Retention:
         records: list[LogRecord] = []
         looked = in_step = size_bytes = 0
         while groups and looked < MAX_OFFSETS_PER_LOOK and len(records) < MAX_TOMBSTONES_PER_BATCH:
-            more = 1 + len(self._store.of_group(groups[0]))
+            more = 1 + self._store.size(groups[0])
             if in_step and in_step + more > MAX_OFFSETS_PER_STEP:
                 in_step = 0
                 yield
@@ -135,5 +135,4 @@ class Retention:
                     return records  # the group stays in the queue
                 records.append(record)
             groups.popleft()
-            in_step = max(in_step, 0)  # offsets in open transactions were not counted
         return records

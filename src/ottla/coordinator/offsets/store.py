@@ -90,8 +90,11 @@ class OffsetStore:
 
     def count(self, group_id: str) -> int:
         """For how many partitions a group has committed offsets, at most: while a transaction ends some count twice."""
-        count = len(self._committed.get(group_id, _NONE))
-        return count if self._ending is None else count + len(self._open.get(group_id, ()))
+        return len(self._committed.get(group_id, _NONE)) if self._ending is None else self.size(group_id)
+
+    def size(self, group_id: str) -> int:
+        """How many offsets a group has, those in open transactions too; a partition with both counts twice."""
+        return len(self._committed.get(group_id, _NONE)) + len(self._open.get(group_id, ()))
 
     def is_pending(self, group_id: str, partition: TopicPartition) -> bool:
         """Whether an open transaction has an offset for this partition."""
