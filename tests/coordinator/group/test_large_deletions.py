@@ -260,6 +260,19 @@ def test_groups_with_offsets_in_open_transactions_alone_are_looked_at_in_steps()
     assert sum(looked) == sum(sizes) + len(sizes)
 
 
+def test_offsets_of_gone_topics_that_could_not_be_deleted_are_deleted_later() -> None:
+    """Groups that were done before the batch was refused had kept theirs until the next topic was deleted."""
+    rig = Rig()
+    for group_id in ("g0", "g1"):
+        _commit(rig, group_id, MAX_TOMBSTONES_PER_BATCH - 1)
+    rig.topic_ids["t"] = None
+    rig.fail_with = ErrorCode.KAFKA_STORAGE_ERROR
+    rig.run(rig.shard.topics_deleted())
+    assert rig.shard.committed("g0") != {}
+    rig.advance(rig.config.append_retry_ms)
+    assert (rig.shard.committed("g0"), rig.shard.committed("g1")) == ({}, {})
+
+
 def test_many_groups_are_looked_at_in_steps() -> None:
     rig = Rig(GroupConfig(group_initial_rebalance_delay_ms=0, offsets_retention_ms=1_000))
     groups = MAX_OFFSETS_PER_STEP + MAX_OFFSETS_PER_STEP // 4

@@ -79,14 +79,13 @@ class Retention:
         def gone(group_id: str) -> Iterator[LogRecord | None]:
             return expiry.gone_topics_tombstones(group_id, self._store, self._topic_id)
 
+        def failure(error: ErrorCode) -> Decision:
+            self._to_compare.clear()  # the next one looks at all groups again
+            return Decision(timers=(*timers, SetTimer(GONE_TOPICS, self._config.append_retry_ms)))
+
         records = yield from self._next_batch(self._to_compare, gone)
-        if self._to_compare:
-            timers = (*timers, SetTimer(GONE_TOPICS, 0))
-        return self._appending.prepare(
-            Decision(tuple(records), timers=timers),
-            None,
-            lambda _: Decision(timers=(*timers, SetTimer(GONE_TOPICS, self._config.append_retry_ms))),
-        )
+        more = (SetTimer(GONE_TOPICS, 0),) if self._to_compare else ()
+        return self._appending.prepare(Decision(tuple(records), timers=(*timers, *more)), None, failure)
 
     def _expire(self, now_ms: int) -> Generator[None, None, Decision]:
         """O2: tombstones for offsets whose retention is over, and for groups that have nothing left."""
