@@ -236,6 +236,23 @@ async def test_a_shard_whose_decisions_fail_half_way_again_and_again_is_not_avai
     assert runner.state is ShardState.UNLOADED
 
 
+async def test_a_request_that_fails_before_anything_is_decided_fails_alone(world: _World) -> None:
+    """A heartbeat of very many names is looked at in steps: a fault in one had the whole shard read again."""
+    runner, shard = world.runner, world.runner.shard
+    for _ in range(2 * MAX_FRESH_STARTS):
+        waiting = runner.submit(lambda token, now_ms: _looks(2, lambda: _broken(now_ms)))
+        with pytest.raises(InvariantError):
+            await waiting
+    assert runner.shard is shard
+    assert runner.state is ShardState.ACTIVE
+    assert await runner.submit(lambda token, now_ms: _looks(3, lambda: runner.shard.add(token, 7))) == 7
+
+
+def _looks(times: int, decide: Callable[[], Decision]) -> Decision:
+    """So many steps decide nothing, before one does."""
+    return Decision(rest=lambda: _looks(times - 1, decide), is_undecided=True) if times else decide()
+
+
 async def test_a_shard_that_is_unloaded_carries_out_no_rest(world: _World) -> None:
     runner = world.runner
     waiting = runner.submit(lambda token, now_ms: _long(runner.shard, token, [1, 2]))

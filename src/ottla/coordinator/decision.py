@@ -128,19 +128,22 @@ class Decision(NamedTuple):
     facts: tuple[GroupFacts, ...] = ()
     #: More of the same input: taken when this is carried out, in another turn of the loop, and before any other input.
     rest: Callable[[], Decision] | None = None
+    #: Nothing is decided yet, and nothing has changed: the rest goes on to look. If it fails, it is as if it had never
+    #: begun.
+    is_undecided: bool = False
 
 
 NOTHING = Decision()
 
 
-def in_steps(steps: Generator[None, None, Decision]) -> Decision:
+def in_steps(steps: Generator[None, None, Decision], *, is_undecided: bool = True) -> Decision:
     """The decision with which the steps end. If they do not end with the first one, the others are its rest.
 
-    Nothing is written or answered before the last step.
+    Nothing is written or answered before the last step. `is_undecided`: and nothing changes.
     """
     try:
         next(steps)
     except StopIteration as end:
         decision: Decision = end.value
         return decision
-    return Decision(rest=lambda: in_steps(steps))
+    return Decision(rest=lambda: in_steps(steps, is_undecided=is_undecided), is_undecided=is_undecided)

@@ -191,7 +191,7 @@ def _steps(begin: Callable[[], Decision], looking: CodeType) -> tuple[list[int],
     """How many offsets each step looks at, and what the last one gives. Those before give nothing."""
     looked, decision = [], [Decision(rest=begin)]
     while (rest := decision[-1].rest) is not None:
-        assert decision[-1] == Decision(rest=rest)
+        assert decision[-1] == Decision(rest=rest, is_undecided=rest is not begin)
         looked.append(calls(lambda: decision.append(rest()), looking))
     return looked, decision[-1]
 

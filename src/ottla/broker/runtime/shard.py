@@ -102,8 +102,10 @@ class ShardRunner(Generic[S]):
         #: How many of them, the first ones, are markers.
         self._markers = 0
         self._busy = False
-        #: What is left of the last input.
+        #: What is left of the last input; which request it is, and whether nothing of it is decided yet.
         self._rest: Callable[[], Decision] | None = None
+        self._rest_token: int | None = None
+        self._is_undecided = False
         #: Timers that have fired and wait for their turn: what was called for each.
         self._fired: dict[tuple[str, ...], Callable[[], None]] = {}
         #: The log has been read to its end; what is written from now on is told.
@@ -207,7 +209,7 @@ class ShardRunner(Generic[S]):
         self._markers = 0
         self._told.clear()
         self._fired.clear()
-        self._rest = None
+        self._rest, self._is_undecided = None, False
         waiting, self._waiting = self._waiting, {}
         for future in waiting.values():
             if not future.done():
@@ -263,9 +265,16 @@ class ShardRunner(Generic[S]):
         self._busy = False
 
     def _rest_of(self, shard: S) -> Iterator[None]:
-        """Carry out what is left of the last input, a decision in each step. A fault leaves it half done."""
+        """Carry out what is left of the last input, a decision in each step.
+
+        If some of it is decided, a fault leaves it half done.
+        """
         while self._rest is not None and self.shard is shard:
             rest, self._rest = self._rest, None
+            if self._is_undecided:
+                self._run(lambda _, rest=rest: rest(), self._rest_token)  # type: ignore[misc]
+                yield
+                continue
             try:
                 self._carry_out(rest())
             except Exception as fault:  # noqa: BLE001 - logged
@@ -278,6 +287,7 @@ class ShardRunner(Generic[S]):
         except Exception as fault:  # noqa: BLE001 - logged
             self._not_decided(call, token, fault)
         else:
+            self._rest_token, self._is_undecided = token, decision.is_undecided
             try:
                 self._carry_out(decision)
             except Exception as fault:  # noqa: BLE001 - logged; the shard may be half changed

@@ -366,7 +366,7 @@ class GroupShard:
 
     def apply_marker(self, producer_id: int, commit: bool) -> Decision:
         """The end marker of a transaction is in the log. One with very many offsets is applied in parts."""
-        return in_steps(self._ending(producer_id, commit))
+        return in_steps(self._ending(producer_id, commit), is_undecided=False)
 
     def _ending(self, producer_id: int, commit: bool) -> Generator[None, None, Decision]:
         yield from self._offsets.apply_marker(producer_id, commit=commit)

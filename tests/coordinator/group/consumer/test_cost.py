@@ -52,7 +52,7 @@ def test_very_many_names_are_taken_in_steps() -> None:
     rig, lines = Rig(Metadata(words=4)), []
     token, decision = _first_heartbeat(rig, MAX_SUBSCRIBED_NAMES)
     while (rest := decision.rest) is not None:
-        assert decision == Decision(rest=rest)
+        assert decision == Decision(rest=rest, is_undecided=True)
         made: list[Decision] = []
         lines.append(steps(lambda: made.append(rest()))[0])  # noqa: B023
         (decision,) = made
