@@ -21,6 +21,9 @@ MAX_STRING_BYTES: Final = 32_767
 #: one more for each replica; a broker is meant for 10,000 partitions.
 MAX_REQUEST_ELEMENTS: Final = 30_000
 
+#: Elements of a produce that is decoded at once: its bytes are mostly records, and do not say how many there are.
+FEW_ELEMENTS: Final = 200
+
 #: Nested tagged fields of one struct; Kafka itself uses fewer than ten.
 MAX_TAGGED_FIELDS: Final = 1_000
 
@@ -110,6 +113,8 @@ MAX_WAITING_FRAMES: Final = 64
 FRAMES_AT_ONCE: Final = 8
 #: The row ends when its requests have so many bytes, too: they may have an element in every four bytes.
 FRAME_BYTES_AT_ONCE: Final = 65_536
+#: All connections together have as many in one turn, without those that are small: what comes then is taken in slices.
+SMALL_FRAME_BYTES: Final = 1_024
 #: And when they have taken so long: each may be far below every limit, and eight of them a quarter of a second.
 ROW_MS: Final = 2
 

@@ -24,23 +24,23 @@ class Herd:
     def __init__(self, slices: Slices) -> None:
         self._slices = slices
         self._waiting: deque[tuple[Callable[[], Answer], asyncio.Future[Answer]]] = deque()
-        #: Whether those that wait are being carried out.
-        self._is_at_work = False
+        #: Whether those that wait are being carried out, in slices.
+        self.is_at_work = False
         #: How many were carried out at once in this turn of the loop.
         self._done = 0
 
     def carry_out(self, request: Callable[[], Answer]) -> Answer:
         """Its answer: at once, or later when many came before it."""
         loop = asyncio.get_running_loop()
-        if not self._is_at_work and self._done < HERD_AT_ONCE:
+        if not self.is_at_work and self._done < HERD_AT_ONCE:
             if not self._done:
                 loop.call_soon(self._next_turn)
             self._done += 1
             return request()
         later: asyncio.Future[Answer] = loop.create_future()
         self._waiting.append((request, later))
-        if not self._is_at_work:
-            self._is_at_work = True
+        if not self.is_at_work:
+            self.is_at_work = True
             self._slices.start(self._slices.run(self._steps()), "carrying out requests of many members")
         return Later(later, as_it_is)
 
@@ -61,4 +61,4 @@ class Herd:
                 elif isinstance(answer, Later):
                     answer.future.cancel()
             yield
-        self._is_at_work = False
+        self.is_at_work = False

@@ -16,8 +16,9 @@ from ottla.base.errors import CorruptDataError, StorageError
 from ottla.base.types import TopicPartition
 from ottla.broker.answers import Answer, Frame, Later
 from ottla.broker.handlers.encoding import AT_ONCE as ENCODED_AT_ONCE
-from ottla.broker.handlers.encoding import encoded
-from ottla.broker.handlers.table import RequestContext, decode_message
+from ottla.broker.handlers.encoding import as_it_is, encoded
+from ottla.broker.handlers.large import slowly
+from ottla.broker.handlers.table import RequestContext, decode_few
 from ottla.broker.metadata.names import INTERNAL_TOPICS
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.answers import HasAnswers
@@ -112,8 +113,15 @@ class _Unverified(NamedTuple):
 
 def handle(node: _Node, frame: Frame, offset: int, context: RequestContext) -> Answer:
     """Append; before that, batches are looked at, and compressed as their topics want it (`compression.type`)."""
-    request: ProduceRequest = decode_message(context, frame, offset)
-    produce = _Produce(node, request, context, len(frame))
+    request: ProduceRequest | None = decode_few(context, frame, offset)
+    if request is None:
+        work = slowly(node.slices, context, frame, offset, lambda whole: _carry_out(node, whole, len(frame), context))
+        return Later(node.slices.start(work, "a produce of very many names"), as_it_is, outlives=True)
+    return _carry_out(node, request, len(frame), context)
+
+
+def _carry_out(node: _Node, request: ProduceRequest, size_bytes: int, context: RequestContext) -> Answer:
+    produce = _Produce(node, request, context, size_bytes)
     if produce.is_large:
         return produce.later(produce.start(_slowly(node, produce, context), "a produce to many partitions"))
     if not produce.may_write():

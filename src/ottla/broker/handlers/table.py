@@ -10,13 +10,13 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
-from ottla.base.limits import MAX_FIELD_BYTES, MAX_REQUEST_ELEMENTS
+from ottla.base.limits import FEW_ELEMENTS, MAX_FIELD_BYTES, MAX_REQUEST_ELEMENTS
 from ottla.broker.answers import Frame
 from ottla.broker.handlers.parts import PART_DELETED_GROUPS, PART_OFFSET_GROUPS, Names
 from ottla.broker.ports.quotas import Charge
 from ottla.broker.session import Session
 from ottla.wire.apis import API, ApiKey
-from ottla.wire.codec import WireError
+from ottla.wire.codec_errors import TooManyElementsError, WireError
 from ottla.wire.schema import decode
 
 #: The setting with which versions are offered that Apache Kafka may still change.
@@ -42,16 +42,25 @@ def decode_message(context: RequestContext, frame: Frame, offset: int) -> Any:
 
     That is needed: librdkafka asks for all topics with an array in an old form, which leaves three bytes too many.
     """
-    message = API[context.api_key].request
     try:
-        return decode(
-            *(message, context.api_version, frame, offset),
-            exact=False,
-            max_elements=MAX_REQUEST_ELEMENTS,
-            max_field_bytes=MAX_FIELD_BYTES,
-        )
+        return _decode(context, frame, offset, MAX_REQUEST_ELEMENTS)
     except WireError as fault:
         raise of_client(fault, context) from None
+
+
+def decode_few(context: RequestContext, frame: Frame, offset: int) -> Any | None:
+    """The same for a request whose bytes do not say how much it names; None if that is too much for one turn."""
+    try:
+        return _decode(context, frame, offset, FEW_ELEMENTS)
+    except TooManyElementsError:
+        return None
+    except WireError as fault:
+        raise of_client(fault, context) from None
+
+
+def _decode(context: RequestContext, frame: Frame, offset: int, max_elements: int) -> Any:
+    message, bounds = API[context.api_key].request, {"max_elements": max_elements, "max_field_bytes": MAX_FIELD_BYTES}
+    return decode(message, context.api_version, frame, offset, exact=False, **bounds)
 
 
 def of_client(fault: WireError, context: RequestContext) -> WireError:
