@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import socket
+from collections import deque
 from typing import Final, Protocol
 
 from ottla.base.clock import Clock
@@ -92,6 +93,8 @@ class Connections:
         self.is_closing = False
         self._one_has_gone = asyncio.Event()
         self._quiet = Quiet(clock)
+        #: What connections that are gone had received of large frames.
+        self._to_free: deque[object] = deque()
         #: When one that is closed was active last.
         self._active_ms = clock.monotonic_ms()
 
@@ -130,6 +133,18 @@ class Connections:
             self.limits.gone(*at)
         self._one_has_gone.set()
         self._active_ms = max(self._active_ms, connection.active_ms)
+
+    def let_go(self, frames: object) -> None:
+        """Free what is here of a large frame that will never be whole. For 100 MB the system needs ten milliseconds:
+        where one client goes with many, they go one by one, each in a turn of the loop."""
+        self._to_free.append(frames)
+        if len(self._to_free) == 1:
+            asyncio.get_running_loop().call_soon(self._free_next)
+
+    def _free_next(self) -> None:
+        self._to_free.popleft()
+        if self._to_free:
+            asyncio.get_running_loop().call_soon(self._free_next)
 
     def tell_refused(self, why: str, client_host: str) -> None:
         """A line at the first refusal for this reason, and then at most one in a while."""

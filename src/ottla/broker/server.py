@@ -166,6 +166,8 @@ class Connection(asyncio.BufferedProtocol):
         self._listener.connections.waiting_bytes -= self._counted_bytes
         self._waiting_bytes = self._counted_bytes = 0
         self._memory.forget(self)
+        if self._held_bytes > LARGE_FRAME_BYTES:
+            self._listener.connections.let_go(self._frames)
         self._give_memory_back()
         self._listener.connections.kept_bytes -= self._kept_bytes
         self._kept_bytes = 0
