@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from ottla.base.limits import MAX_CHANGES
 from ottla.base.types import TopicPartition
 from ottla.broker.connections import Connections
 from ottla.broker.metadata.image import TOPIC_RESOURCE, TopicImage
@@ -135,6 +136,22 @@ async def test_a_request_s_settings_are_one_batch_of_metadata(broker: AsyncBroke
     ]
     assert _metadata_batches(broker) == before + 2
     assert [broker.node.image.topic_configs(name).get("retention.ms") for name in "ab"] == ["7000", "5000"]
+
+
+async def test_very_many_settings_of_one_resource_are_refused_before_they_are_looked_at(
+    broker: AsyncBroker, client: WireClient
+) -> None:
+    """As many as Apache Kafka takes in one request; 29,000 kept the loop for 33 ms."""
+    await client.ask(ApiKey.CREATE_TOPICS, _create("a", partitions=1))
+    many = [f"{number}" for number in range(MAX_CHANGES + 1)]
+    asked = IncrementalAlterConfigsRequest(
+        (AlterConfigsResource(TOPIC_RESOURCE, "a", tuple(AlterableConfig(name, 0, "1") for name in many)),)
+    )
+    older = AlterConfigsRequest((OldResource(TOPIC_RESOURCE, "a", tuple(OldConfig(name, "1") for name in many)),))
+    for key, request in ((ApiKey.INCREMENTAL_ALTER_CONFIGS, asked), (ApiKey.ALTER_CONFIGS, older)):
+        (refused,) = (await client.ask(key, request)).responses
+        assert refused.error_code == ErrorCode.POLICY_VIOLATION
+        assert "At most 10000 settings" in refused.error_message
 
 
 async def test_a_key_that_is_named_twice_changes_nothing_in_either_way_to_set_it(

@@ -7,7 +7,7 @@ from typing import Generic, NamedTuple, TypeVar
 from ottla.base.errors import StorageError
 from ottla.broker.handlers.authorized import UNAUTHORIZED, UNAUTHORIZED_TEXT
 from ottla.broker.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, MetadataImage
-from ottla.broker.metadata.rules import RefusedError
+from ottla.broker.metadata.rules import RefusedError, check_changes
 from ottla.broker.ports.access import Access, Asking
 from ottla.broker.ports.topics import Topics
 from ottla.broker.resources import ALTERABLE, Resource
@@ -83,6 +83,7 @@ def _check_all(
                 raise RefusedError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             check_access(kind, name)
             topics.check_alterable(kind, name)
+            check_changes(len(configs), "settings")
             wanted[kind, name] = changed(ALTERABLE[kind], image.own_configs(kind, name), configs)
             results.append(Altered(0, None, kind, name))
         except RefusedError as refused:
