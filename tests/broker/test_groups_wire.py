@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.base.limits import MAX_MEMBER_METADATA_BYTES
+from ottla.base.limits import MAX_MEMBER_METADATA_BYTES, MAX_MEMBER_PROTOCOLS
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.errors import ErrorCode
@@ -258,3 +258,15 @@ async def test_g3_a_member_that_says_too_much_of_itself_is_refused(
         group for runner in broker.node.groups.active() for part in runner.shard.list_groups() for group in part
     ]
     assert (await _join(client, version, protocols=protocols[:1])).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("version", [3, 9])
+async def test_a_member_with_very_many_protocols_is_refused(
+    client: WireClient, caplog: pytest.LogCaptureFixture, version: int
+) -> None:
+    """Each join looks at them all, and at those of the others: with 20,000 it kept the loop for 35 ms."""
+    protocols = tuple(JoinGroupRequestProtocol(f"{n}", b"") for n in range(MAX_MEMBER_PROTOCOLS + 1))
+    request = JoinGroupRequest("g", 10_000, 10_000, "", None, "consumer", protocols)
+    assert (await client.ask(ApiKey.JOIN_GROUP, request, version)).error_code == ErrorCode.INVALID_REQUEST
+    assert "refusing a JoinGroup of /127.0.0.1 (client id 'test') to group 'g': it has 101 protocols" in caplog.text
+    assert (await _join(client, version, protocols=protocols[1:])).error_code == ErrorCode.NONE

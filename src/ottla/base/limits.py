@@ -84,6 +84,10 @@ MAX_MEMBER_METADATA_BYTES: Final = 8_388_608
 #: two protocols of 10 KB each have 20 MB. Kafka has no limit but `max.message.bytes` of the log, for what is assigned.
 MAX_GROUP_METADATA_BYTES: Final = 33_554_432
 
+#: Protocols (assignors) of one member of a classic group. Each join looks at those of the member, and of all others;
+#: real clients have one to three. With 20,000 a join took 35 milliseconds.
+MAX_MEMBER_PROTOCOLS: Final = 100
+
 #: Names of topics that one member of a consumer group subscribes to: they are hashed, sorted, written and read, some 20
 #: milliseconds. A broker is meant for 10,000 partitions, and a pattern means any number.
 MAX_SUBSCRIBED_NAMES: Final = 10_000

@@ -4,7 +4,7 @@ import logging
 import uuid
 from typing import Any, Final, Protocol
 
-from ottla.base.limits import MAX_GROUP_METADATA_BYTES, MAX_MEMBER_METADATA_BYTES
+from ottla.base.limits import MAX_GROUP_METADATA_BYTES, MAX_MEMBER_METADATA_BYTES, MAX_MEMBER_PROTOCOLS
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.groups import HasGroups
@@ -31,6 +31,13 @@ def handle(node: _Node, request: JoinGroupRequest, context: RequestContext) -> A
     version = context.api_version
     if not node.access.allows(context, AclOperation.READ, ResourceType.GROUP, request.group_id):
         return _refused(JoinGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED), version)
+    if len(request.protocols) > MAX_MEMBER_PROTOCOLS:
+        _log.warning(
+            "refusing a JoinGroup of %s (client id %r) to group %r: it has %d protocols, at most %d are allowed",
+            *(context.session.client_host, context.client_id, request.group_id, len(request.protocols)),
+            MAX_MEMBER_PROTOCOLS,
+        )
+        return _refused(JoinGroupResponse(error_code=ErrorCode.INVALID_REQUEST, member_id=request.member_id), version)
     size_bytes = sum(len(each.name) + len(each.metadata) for each in request.protocols)
     if size_bytes > MAX_MEMBER_METADATA_BYTES:
         _log.warning(
