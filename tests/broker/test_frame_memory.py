@@ -16,6 +16,7 @@ from ottla.base.errors import StorageError
 from ottla.base.limits import (
     BUSY_BUFFER_BYTES,
     FRAMES_AT_ONCE,
+    FRAMES_GRANTED_AT_ONCE,
     IDLE_BUFFER_BYTES,
     LARGE_FRAME_BYTES,
     SLOW_FRAME_MS,
@@ -42,7 +43,7 @@ class _World:
         self.sizes: list[int] = []
         connections = Connections(
             self.clock,
-            max_connections=100,
+            max_connections=1_000,
             max_idle_ms=_IDLE_MS,
             max_queued_bytes=frames * (_FRAME_BYTES + 4),
             max_kept_bytes=_KEPT_BYTES,
@@ -350,3 +351,20 @@ async def test_large_frames_that_are_lost_at_once_are_freed_one_by_one() -> None
             seen.append(sum(each() is not None for each in memory))
             await asyncio.sleep(0)
     assert seen == [5, 4, 3, 2, 1, 0]
+
+
+async def test_very_many_that_waited_go_on_in_turns(world: _World) -> None:
+    """3,000 small frames waited for the memory of a few large ones: 30 ms for all, and 128 to read what had come."""
+    holders = world.clients(2)
+    for each in holders:
+        each.send_bytes(_HEAD)
+    small = world.clients(3 * FRAMES_GRANTED_AT_ONCE)
+    for each in small:
+        each.send_bytes(struct.pack(">i", IDLE_BUFFER_BYTES + 1))
+    for each in holders:
+        each.connection.connection_lost(None)
+    seen = []
+    for _ in range(4):
+        seen.append(sum(each.transport.is_reading() for each in small))
+        await asyncio.sleep(0)
+    assert seen == [FRAMES_GRANTED_AT_ONCE * n for n in (1, 2, 3, 3)]

@@ -147,6 +147,8 @@ MAX_KEPT_BYTES: Final = 134_217_728
 #: `queued.max.request.bytes` is -1: five of the largest requests, or 500 produce requests of a megabyte. Kafka has no
 #: limit then.
 MAX_RECEIVED_BYTES: Final = 536_870_912
+#: Connections whose frames get of that memory in one turn of the loop: each then reads what has come.
+FRAMES_GRANTED_AT_ONCE: Final = 100
 #: While frames wait for that memory, a frame that has some and of which nothing comes for so long gives it up.
 STALLED_FRAME_MS: Final = 10_000
 
