@@ -1,8 +1,11 @@
-"""Which turns of the broker's loop are long: `python -m bench.turns MILLISECONDS serve --port 9092 …`
+"""Which turns of the broker's loop are long: `python -m bench.turns MILLISECONDS [--uvloop] serve --port 9092 …`
 
-Runs `ottla` with asyncio's own loop in place of uvloop, and prints each callback that takes longer, each step of long
-work that does, and each garbage collection, to its error output. A coroutine, or an iterator of steps, is told with the
-line at which it went on, and those of all that it waits for. Beside other work the milliseconds of CPU are what counts.
+Runs `ottla` with asyncio's own loop in place of uvloop, and prints each turn of the loop that takes longer, each
+callback in it, each step of long work, and each garbage collection, to its error output. A turn is all callbacks
+between two looks at the sockets: those of many connections together. A coroutine, or an iterator of steps, is told with
+the line at which it went on, and those of all that it waits for. Beside other work the milliseconds of CPU are what
+counts; a few microseconds a callback are this tool's own. With `--uvloop` the broker has its own loop, which is kept
+busy, and only whole turns are told: it says nothing of callbacks.
 """
 
 from __future__ import annotations
@@ -10,9 +13,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import runpy
+import selectors
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 
@@ -38,29 +42,90 @@ def _name(callback: Any) -> str:
     return str(getattr(callback, "__qualname__", callback))[:200]
 
 
+class _Watch:
+    """From `begin` to `end`, again and again; what takes longer is printed."""
+
+    def __init__(self, what: str, limit_ms: float) -> None:
+        self._what, self._limit_ms = what, limit_ms
+        self._begun = self._begun_cpu = time.perf_counter()
+
+    def begin(self) -> None:
+        self._begun, self._begun_cpu = time.perf_counter(), time.thread_time()
+
+    def end(self, more: str) -> float:
+        """How many milliseconds it has taken."""
+        taken_ms = (time.perf_counter() - self._begun) * 1000
+        if taken_ms > self._limit_ms:
+            cpu_ms = (time.thread_time() - self._begun_cpu) * 1000
+            told = f"{self._what} of {taken_ms:.0f} ms, {cpu_ms:.0f} of CPU{more}"
+            print(told, file=sys.stderr, flush=True)
+        return taken_ms
+
+
 def _timed(run: Callable[[], Any], limit_ms: float, what: str, name: Callable[[], str]) -> Any:
     """What `run` gives; printed if it takes longer."""
-    called, start, cpu = name(), time.perf_counter(), time.thread_time()
+    called, watch = name(), _Watch(what, limit_ms)
+    watch.begin()
     try:
         return run()
     finally:
-        taken_ms = (time.perf_counter() - start) * 1000
-        if taken_ms > limit_ms:
-            cpu_ms = (time.thread_time() - cpu) * 1000
-            print(f"{what} of {taken_ms:.0f} ms, {cpu_ms:.0f} of CPU: {called}", file=sys.stderr, flush=True)
+        watch.end(f": {called}")
 
 
 def _watch_turns(limit_ms: float) -> None:
+    """A turn goes from the end of a look at the sockets to the next look."""
+    watch, look = _Watch("turn", limit_ms), selectors.DefaultSelector.select
+    callbacks = _watch_callbacks(limit_ms)
+
+    def looked(self: Any, timeout: float | None = None) -> Any:
+        if callbacks:
+            watch.end(f": {len(callbacks)} callbacks, the longest {max(callbacks):.1f} ms")
+        callbacks.clear()
+        found = look(self, timeout)
+        watch.begin()
+        return found
+
+    selectors.DefaultSelector.select = looked  # type: ignore[method-assign]
+
+
+def _watch_turns_of_uvloop(limit_ms: float) -> None:
+    """A callback that comes in every turn."""
+    import uvloop
+
+    run = uvloop.run
+
+    async def watched(work: Coroutine[Any, Any, Any]) -> Any:
+        loop, watch = asyncio.get_running_loop(), _Watch("turn", limit_ms)
+
+        def turn() -> None:
+            watch.end("")
+            watch.begin()
+            loop.call_soon(turn)
+
+        watch.begin()
+        turn()
+        return await work
+
+    uvloop.run = lambda work, **settings: run(watched(work), **settings)
+
+
+def _watch_callbacks(limit_ms: float) -> list[float]:
+    """What each has taken in milliseconds is added to this list."""
+    taken: list[float] = []
     # A task of asyncio in C does not say which it is before it runs.
     asyncio.Task = asyncio.tasks.Task = asyncio.tasks._PyTask  # type: ignore[attr-defined, misc]
     asyncio.Future = asyncio.futures.Future = asyncio.futures._PyFuture  # type: ignore[attr-defined, misc]
     handle: Any = asyncio.Handle
-    run = handle._run
+    run, watch = handle._run, _Watch("callback", limit_ms)
 
     def timed(self: Any) -> None:
-        _timed(lambda: run(self), limit_ms, "turn", lambda: _name(self._callback))
+        name = _name(self._callback)
+        watch.begin()
+        run(self)
+        taken.append(watch.end(f": {name}"))
 
     handle._run = timed
+    return taken
 
 
 def _watch_steps(limit_ms: float) -> None:
@@ -95,19 +160,24 @@ def _watch_collections(limit_ms: float) -> None:
     gc.callbacks.append(collected)
 
 
-def watch(limit_ms: float) -> None:
-    """From now on long turns, long steps and long collections are printed."""
-    _watch_turns(limit_ms)
+def watch(limit_ms: float, *, with_uvloop: bool) -> None:
+    """From now on long turns, callbacks, steps and collections are printed."""
+    if with_uvloop:
+        _watch_turns_of_uvloop(limit_ms)
+    else:
+        sys.modules["uvloop"] = None  # type: ignore[assignment]  # importing it fails: the broker takes asyncio's loop
+        _watch_turns(limit_ms)
     _watch_steps(limit_ms)
     _watch_collections(limit_ms)
 
 
 if __name__ == "__main__":
+    with_uvloop = "--uvloop" in sys.argv[:3]
+    arguments = [each for each in sys.argv[1:3] if each != "--uvloop"] + sys.argv[3:]
     try:
-        limit_ms = float(sys.argv[1])
+        limit_ms = float(arguments[0])
     except (IndexError, ValueError):
         sys.exit("say from how many milliseconds on: python -m bench.turns 20 serve --port 9092 --data-dir DIR")
-    watch(limit_ms)
-    sys.modules["uvloop"] = None  # type: ignore[assignment]  # importing it fails, and the broker takes asyncio's loop
-    sys.argv = ["ottla", *sys.argv[2:]]
+    watch(limit_ms, with_uvloop=with_uvloop)
+    sys.argv = ["ottla", *arguments[1:]]
     runpy.run_module("ottla", run_name="__main__")
