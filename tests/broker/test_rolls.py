@@ -110,3 +110,23 @@ async def test_many_segments_that_end_at_once_end_in_several_turns(broker: Async
     assert max(steps(await turns(written, lambda: _segments(broker)))) <= TURN_MS
     await written
     assert _segments(broker) == before + _MANY
+
+
+def _begun(broker: AsyncBroker) -> int:
+    return sum(_partition(broker, number).log.end_offset > 0 for number in range(_MANY))
+
+
+async def test_first_records_of_many_partitions_are_written_in_several_turns(
+    broker: AsyncBroker, client: WireClient
+) -> None:
+    """With each comes a file, of the partition's leader epochs."""
+    written = asyncio.create_task(_produce(client, range(_MANY), batch(b"a")))
+    assert max(steps(await turns(written, lambda: _begun(broker)))) <= TURN_MS
+    await written
+    assert _begun(broker) == _MANY
+
+
+async def test_first_records_of_a_few_are_written_at_once(broker: AsyncBroker, client: WireClient) -> None:
+    written = asyncio.create_task(_produce(client, range(_FEW), batch(b"a")))
+    assert max(steps(await turns(written, lambda: _begun(broker)))) == _FEW
+    await written

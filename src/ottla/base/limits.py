@@ -117,10 +117,13 @@ MAX_WAITING_FRAMES: Final = 64
 FRAMES_AT_ONCE: Final = 8
 #: The row ends when its requests have so many bytes, too: they may have an element in every four bytes.
 FRAME_BYTES_AT_ONCE: Final = 65_536
-#: All connections together have as many in one turn, without those that are small: what comes then is taken in slices.
-SMALL_FRAME_BYTES: Final = 1_024
 #: And when they have taken so long: each may be far below every limit, and eight of them a quarter of a second.
 ROW_MS: Final = 2
+#: When the requests of all connections have taken so long in one turn, the others wait for the next one.
+REQUESTS_TURN_MS: Final = 5
+
+#: Connections that end in one turn of the loop because their clients are gone: each takes some 15 microseconds.
+ENDINGS_AT_ONCE: Final = 200
 
 #: Bytes of a log between two entries of its offset index, whatever `index.interval.bytes` says: a reader that looks for
 #: an offset goes from header to header in between, and a fetch of many partitions does so for each.

@@ -17,6 +17,7 @@ from ottla.base.limits import (
     MAX_UNREAD_BYTES,
 )
 from ottla.broker.config import BrokerConfig
+from ottla.broker.endings import Endings
 from ottla.broker.frame_memory import FrameMemory
 from ottla.broker.last_frames import LastFrames
 from ottla.broker.quiet import Quiet
@@ -30,6 +31,7 @@ from ottla.broker.quotas.connections import (
 )
 from ottla.broker.quotas.rates import Windows
 from ottla.broker.session import Session
+from ottla.broker.turn import Turn
 from ottla.broker.unread import UnreadAnswers
 
 _log: Final = logging.getLogger(__name__)
@@ -84,6 +86,9 @@ class Connections:
         self.strangers_memory = FrameMemory(MAX_STRANGERS_BYTES)
         self.unread = UnreadAnswers(MAX_UNREAD_BYTES)
         self.last_frames = LastFrames(MAX_LAST_BYTES)
+        #: Of the requests of all of them.
+        self.turn = Turn()
+        self.endings = Endings()
         self._clock = clock
         self.limits = ConnectionLimits(limits or Limits(max_connections))
         self._max_idle_ms = max_idle_ms

@@ -16,7 +16,6 @@ Nothing that a peer sends can raise an exception out of this module.
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, Protocol, cast
@@ -30,18 +29,18 @@ from ottla.base.limits import (
     FRAMES_AT_ONCE,
     IDLE_BUFFER_BYTES,
     LARGE_FRAME_BYTES,
-    MAX_WAITING_BYTES,
-    MAX_WAITING_FRAMES,
     ROW_MS,
     SLOW_FRAME_MS,
     STALLED_FRAME_MS,
 )
 from ottla.broker.answers import Answer, Dispatch, Encoded, Frame, Last, Later, Throttled
 from ottla.broker.connections import IDLE, Connections
+from ottla.broker.kept_buffer import KeptBuffer
 from ottla.broker.outbox import Outbox, make_outbox
 from ottla.broker.quotas.connections import Admission
 from ottla.broker.session import Session
 from ottla.broker.tls_alerts import UNEXPECTED_MESSAGE
+from ottla.broker.waiting_frames import WaitingFrames
 from ottla.wire.frames import FrameBuffer
 
 _log = logging.getLogger(__name__)
@@ -74,16 +73,14 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, listener: Home) -> None:
         self._listener = listener
         self._frames = FrameBuffer(listener.first_bytes, one_by_one=listener.is_guarded)
-        self._waiting: deque[Frame] = deque()
-        self._waiting_bytes = self._counted_bytes = 0
+        self._kept = KeptBuffer(self._frames, listener.connections)
+        self._waiting = WaitingFrames(listener.connections)
         self._turn_is_due = False
         self._later: Later | None = None
         self._reading = True
         #: What the frame that is being received has of the listener's memory; and whether it waits for that.
         self._held_bytes = 0
         self._waits_for_memory = False
-        #: What its buffer has more than at first, as far as that is counted for all connections.
-        self._kept_bytes = 0
         #: A frame of megabytes has begun, and what came before it is not answered yet.
         self._waits_for_answers = False
         #: The one frame of a stranger is whole and not answered yet. It still has its memory.
@@ -91,6 +88,7 @@ class Connection(asyncio.BufferedProtocol):
         self._had_frame = False
         connections = listener.connections
         self._memory = connections.strangers_memory if listener.is_guarded else connections.memory
+        self._turn = connections.turn
         #: Since when a frame is being received, by the monotonic clock; None when none is.
         self._frame_since_ms: int | None = None
         self._outbox: Outbox | None = None
@@ -162,15 +160,12 @@ class Connection(asyncio.BufferedProtocol):
         self.session.is_gone = True
         self._waits_for_answers = False
         self._leave_the_last()
-        self._waiting.clear()
-        self._listener.connections.waiting_bytes -= self._counted_bytes
-        self._waiting_bytes = self._counted_bytes = 0
+        self._waiting.forget()
         self._memory.forget(self)
         if self._held_bytes > LARGE_FRAME_BYTES:
             self._listener.connections.let_go(self._frames)
         self._give_memory_back()
-        self._listener.connections.kept_bytes -= self._kept_bytes
-        self._kept_bytes = 0
+        self._kept.forget()
         if self._outbox is not None:
             self._outbox.close()
             self._outbox = None
@@ -197,27 +192,16 @@ class Connection(asyncio.BufferedProtocol):
         return self._frames.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.active_ms = self._listener.clock.monotonic_ms()
+        self.active_ms = now_ms = self._listener.clock.monotonic_ms()
         is_whole = self._cut(nbytes)
-        if self._frames.kept_bytes or self._kept_bytes:
-            self._count_buffer()
+        self._kept.count()
         if is_whole and not self._is_held:
-            self._work()
-
-    def _count_buffer(self) -> None:
-        """Count what it keeps. Where all connections keep very much, that is what is in it, and no more."""
-        connections, frames = self._listener.connections, self._frames
-        connections.kept_bytes += frames.kept_bytes - self._kept_bytes
-        self._kept_bytes = frames.kept_bytes
-        if connections.keeps_much:
-            frames.shrink()
-            connections.kept_bytes += frames.kept_bytes - self._kept_bytes
-            self._kept_bytes = frames.kept_bytes
+            self._work(now_ms)
 
     def rest(self, now_ms: int) -> None:
         """Others need the memory of buffers. One that has long received nothing gives up its own."""
         if self._transport is not None and now_ms - self.active_ms > STALLED_FRAME_MS:
-            self._count_buffer()
+            self._kept.count()
 
     def _cut(self, nbytes: int) -> bool:
         """So many more bytes are here; behind a last request they are dropped. Whether a frame is whole."""
@@ -231,9 +215,7 @@ class Connection(asyncio.BufferedProtocol):
         if frames:
             self._frame_since_ms = None
             self._had_frame = True
-            self._waiting.extend(frames)
-            for frame in frames:
-                self._waiting_bytes += len(frame)
+            self._waiting.add(frames)
             if not self._is_admitted:
                 self._has_strangers_frame = True
                 return True
@@ -345,7 +327,12 @@ class Connection(asyncio.BufferedProtocol):
         self._has_ended = True
         has_tls = self._transport is not None and self._transport.get_extra_info("ssl_object") is not None
         self._is_at_end = bool(self._waiting) and not has_tls
-        return self._is_at_end
+        return self._is_at_end or not (has_tls or self._listener.connections.endings.may_end(self))
+
+    def end(self) -> None:
+        """Its turn to end has come: its client is gone."""
+        if self._transport is not None:
+            self._transport.close()
 
     @property
     def is_made(self) -> bool:
@@ -357,7 +344,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _work(self) -> None:
+    def _work(self, now_ms: int | None = None) -> None:
         """Answer waiting frames until one has to wait. Then decide whether the socket should be read.
 
         After a few frames in a row, or large ones, or some that took long, the other connections have their turn.
@@ -365,29 +352,20 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is None:
             return  # it is lost; this turn was due before
         handled = handled_bytes = 0
-        clock = self._listener.clock
-        end_ms = clock.monotonic_ms() + ROW_MS if len(self._waiting) > 1 else None
+        now_ms = begun_ms = self._listener.clock.monotonic_ms() if now_ms is None else now_ms
         while self._waiting and self._later is None and self._outbox is not None and not self._outbox.busy:
-            is_long = handled > 0 and end_ms is not None and clock.monotonic_ms() >= end_ms
-            if is_long or handled == FRAMES_AT_ONCE or handled_bytes >= FRAME_BYTES_AT_ONCE:
-                if not self._turn_is_due:
-                    self._turn_is_due = True
-                    asyncio.get_running_loop().call_soon(self._take_turn)
+            is_long = handled == FRAMES_AT_ONCE or handled_bytes >= FRAME_BYTES_AT_ONCE
+            is_over = self._turn.is_over
+            if is_over or is_long or now_ms - begun_ms >= ROW_MS:
+                self._wait_for_turn(is_over)
                 break
             handled += 1
-            frame = self._waiting.popleft()
+            frame = self._waiting.take()
             handled_bytes += len(frame)
-            self._waiting_bytes -= len(frame)
-            try:
-                answer = self._dispatch(frame, self.session)
-            except CorruptDataError as fault:
-                self._refuse(fault)
+            is_understood = self._carry_out(frame)
+            now_ms = self._spend_since(now_ms)
+            if not is_understood:
                 return
-            except Exception:  # noqa: BLE001 - logged; one bad request must not stop the broker
-                _log.exception("a request of %s failed; its connection is closed", self.session.client_host)
-                self.close()
-                return
-            self._reply(answer)
             if self._has_strangers_frame:
                 self._cut_after_stranger()
         if self._is_at_end and not self._is_answering:
@@ -400,13 +378,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _regulate(self) -> None:
         """Read the socket, unless too much waits here or there is no memory for what comes."""
-        crowded = len(self._waiting) > MAX_WAITING_FRAMES or self._waiting_bytes > MAX_WAITING_BYTES
-        if self._waiting_bytes or self._counted_bytes:
-            connections = self._listener.connections
-            connections.waiting_bytes += self._waiting_bytes - self._counted_bytes
-            self._counted_bytes = self._waiting_bytes
-            crowded = crowded or (bool(self._waiting) and connections.is_crowded)
-        stops = crowded or self._has_strangers_frame or self._is_held
+        stops = self._waiting.are_too_many() or self._has_strangers_frame or self._is_held
         stops = stops or self._waits_for_memory or self._waits_for_answers
         if self._transport is not None and stops is self._reading and not self._transport.is_closing():
             self._reading = not stops
@@ -414,6 +386,36 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.pause_reading()
             else:
                 self._transport.resume_reading()
+
+    def _carry_out(self, frame: Frame) -> bool:
+        """Whether it is understood. If not, the connection is closed."""
+        try:
+            answer = self._dispatch(frame, self.session)
+        except CorruptDataError as fault:
+            self._refuse(fault)
+            return False
+        except Exception:  # noqa: BLE001 - logged; one bad request must not stop the broker
+            _log.exception("a request of %s failed; its connection is closed", self.session.client_host)
+            self.close()
+            return False
+        self._reply(answer)
+        return True
+
+    def _spend_since(self, begun_ms: int) -> int:
+        """What goes on since then has kept the loop. What time it is now."""
+        self.active_ms = now_ms = self._listener.clock.monotonic_ms()
+        if now_ms != begun_ms:
+            self._turn.spend(now_ms - begun_ms)
+        return now_ms
+
+    def _wait_for_turn(self, is_over: bool) -> None:
+        """The next turn: behind those who wait already if this one is over, else before others send."""
+        if not self._turn_is_due:
+            self._turn_is_due = True
+            if is_over:
+                self._turn.wait(self._take_turn)
+            else:
+                asyncio.get_running_loop().call_soon(self._take_turn)
 
     def _take_turn(self) -> None:
         self._turn_is_due = False
@@ -424,6 +426,7 @@ class Connection(asyncio.BufferedProtocol):
         if later is None or future.cancelled() or self._transport is None:
             _forget(future)
             return
+        begun_ms = self._listener.clock.monotonic_ms()
         met = future.exception() or future.result()
         if isinstance(met, BaseException):  # not raised here: its traceback would keep this request alive
             self._give_up(met)
@@ -434,6 +437,7 @@ class Connection(asyncio.BufferedProtocol):
             self._give_up(raised)
             return
         self._reply(answer)
+        self._spend_since(begun_ms)
         if isinstance(later, Last):
             self._end(later)
         elif self._later is None:
@@ -449,7 +453,7 @@ class Connection(asyncio.BufferedProtocol):
     def _end(self, last: Last) -> None:
         """Close when what was sent is on its way. Nothing more is answered meanwhile."""
         self._later = last
-        self._waiting.clear()
+        self._waiting.forget()
         if self._outbox is None or self._outbox.busy or self._transport is None:
             self.close()
         else:
@@ -466,7 +470,6 @@ class Connection(asyncio.BufferedProtocol):
 
     def _send(self, encoded: Encoded) -> None:
         if self._outbox is not None and encoded is not None:
-            self.active_ms = self._listener.clock.monotonic_ms()
             self._outbox.send(encoded if isinstance(encoded, list) else (encoded,))
 
     def _unread(self, size_bytes: int) -> None:

@@ -121,7 +121,7 @@ class PartitionLog:
         log.log_start_offset, log.end_offset = loaded.log_start_offset, loaded.end_offset
         log.recovery_point = max(loaded.recovery_point, loaded.log_start_offset)
         log.synced = Synced(log, storage, log._segments, loaded.synced_offset)
-        log.rolling = Rolling(log, storage, log._segments)
+        log.rolling = Rolling(log, storage, log._segments, log._epochs)
         cleaned = outside.cleaned_offset, loaded.thinned_below
         log.compaction = Compaction(log, storage, log._segments, log._producers, *cleaned)
         log.findings = replace(loaded.findings, mended=(*mended, *loaded.findings.mended))

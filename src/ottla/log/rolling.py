@@ -8,6 +8,7 @@ import weakref
 from typing import Final, Protocol
 
 from ottla.log.config import LogConfig, TimestampType
+from ottla.log.epochs import LeaderEpochs
 from ottla.log.segments import Segments
 from ottla.log.storage import Buffer, Storage
 from ottla.wire.batch import MARKER_BATCH_BYTES, BatchHeader, parse_header
@@ -27,13 +28,14 @@ class _Log(Protocol):
 class Rolling:
     """See the module. All but `sync_name` is for the log's owner, between two other calls to the log."""
 
-    __slots__ = ("_log", "_segments", "_storage")
+    __slots__ = ("_epochs", "_log", "_segments", "_storage")
 
-    def __init__(self, log: _Log, storage: Storage, segments: Segments) -> None:
+    def __init__(self, log: _Log, storage: Storage, segments: Segments, epochs: LeaderEpochs) -> None:
         #: The log owns this, not the other way: its files close with its last reader, not with the garbage.
         self._log: _Log = weakref.proxy(log)
         self._storage = storage
         self._segments = segments
+        self._epochs = epochs
 
     @property
     def needs_name(self) -> bool:
@@ -51,6 +53,10 @@ class Rolling:
         return segments.is_rolling or segments.active.should_roll(
             log.config, header.size_bytes, self._timestamp_ms(header, now_ms), last_offset, now_ms
         )
+
+    def writes_epoch(self, leader_epoch: int) -> bool:
+        """Whether the next batch is the first of this epoch, with which the epochs' file is written anew."""
+        return leader_epoch != self._epochs.latest
 
     def comes_behind(self, records: Buffer, now_ms: int) -> bool:
         """Whether the marker that ends the batch's transaction would, if no flush came before it."""

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from ottla.base.errors import CorruptDataError
+from ottla.base.limits import FRAME_BYTES_AT_ONCE
 from ottla.broker.answers import Answer, Frame, Later
 from ottla.broker.handlers.encoding import as_it_is, encoded, is_deep, is_heavy, is_wide
 from ottla.broker.handlers.herd import Herd
@@ -80,7 +81,7 @@ class Dispatcher:
         answer: Answer
         if entry.raw:
             answer = handle(self._node, frame, offset, context)
-        elif not ((entry.in_herds and self._herd.is_at_work) or self._node.slices.has_room(len(frame))):
+        elif len(frame) > FRAME_BYTES_AT_ONCE and not (entry.in_herds and self._herd.is_at_work):
             slices = self._node.slices
             carry_out = partial(self._carry_out, entry, handle, size_bytes=len(frame), context=context)
             work = slowly(slices, context, frame, offset, carry_out)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, Protocol
 
 from ottla.base.errors import CorruptDataError, StorageError, kept
+from ottla.base.limits import FRAME_BYTES_AT_ONCE
 from ottla.base.types import TopicPartition
 from ottla.broker.answers import Answer, Encoded, Frame, Later
 from ottla.broker.fetch_sessions import Cached, FetchContext, PartitionKey
@@ -67,7 +68,7 @@ class _Outcome(NamedTuple):
 
 def handle(node: _Node, frame: Frame, offset: int, context: RequestContext) -> Answer:
     """Read now, or when there is enough."""
-    if not node.slices.has_room(len(frame)):
+    if len(frame) > FRAME_BYTES_AT_ONCE:
         work = slowly(node.slices, context, frame, offset, lambda request: _carry_out(node, request, context))
         return Later(node.slices.start(work, "a large fetch"), as_it_is)
     return _carry_out(node, decode_message(context, frame, offset), context)

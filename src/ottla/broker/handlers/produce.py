@@ -55,7 +55,8 @@ from ottla.wire.messages.produce import (
 AT_ONCE: Final = 50
 #: So is a larger request to several: checksums and writes of a megabyte take half a millisecond.
 BYTES_AT_ONCE: Final = 4_194_304
-#: So is one with which more segments end: each new one has three files, and a snapshot of the producers.
+#: So is one with which more segments end, or epochs begin: a new segment has three files, and a snapshot of the
+#: producers; a partition's first record comes with the file of its leader epochs.
 ROLLS_AT_ONCE: Final = 8
 _TOPIC_IDS_FROM = 13
 #: From here on a produce adds its partitions to the transaction (KIP-890's protocol).
@@ -147,7 +148,7 @@ def _proceed(produce: "_Produce") -> Any:
 def _append(produce: "_Produce", errors: dict[TopicPartition, ErrorCode]) -> Any:
     deque(produce.find_rolls(), 0)
     if produce.must_wait:
-        return produce.start(_append_slowly(produce, errors), "a produce with which segments end")
+        return produce.start(_append_slowly(produce, errors), "a produce with which files are made")
     deque(produce.append(errors), 0)
     return produce.response()
 
@@ -306,7 +307,8 @@ class _Produce:
         )
 
     def find_rolls(self) -> Iterator[None]:
-        """Find the partitions whose segments end with this request, or with the transaction that it writes in.
+        """Find the partitions whose segments end with this request, or with the transaction that it writes in, or whose
+        epochs begin.
 
         None where they are few, and none waits for the device.
         """
@@ -319,7 +321,7 @@ class _Produce:
                     is_unnamed = rolling.needs_name
                     if self._count > ROLLS_AT_ONCE or is_unnamed:
                         is_next = partition in seen or rolling.comes_with(records, now_ms)
-                        self._rolls += is_next
+                        self._rolls += is_next or rolling.writes_epoch(partition.leader_epoch)
                         if is_unnamed and (is_next or rolling.comes_behind(records, now_ms)):
                             self.unnamed[partition] = None
                         seen.add(partition)

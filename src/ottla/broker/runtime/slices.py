@@ -12,7 +12,6 @@ from typing import Any, Final, TypeVar
 
 from ottla.base.clock import Clock
 from ottla.base.errors import OttlaError
-from ottla.base.limits import FRAME_BYTES_AT_ONCE, SMALL_FRAME_BYTES
 
 _log = logging.getLogger(__name__)
 
@@ -30,22 +29,6 @@ class Slices:
         #: Held from a slice's start to the loop's next turn. Work that waits for it is served in order.
         self._turn = asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
-        #: Of all requests that this turn of the loop carries out at once.
-        self._bytes_at_once = 0
-
-    def has_room(self, size_bytes: int) -> bool:
-        """Whether a request of so many bytes may be carried out at once: hundreds may come in one turn of the loop."""
-        if size_bytes <= SMALL_FRAME_BYTES:
-            return True
-        if self._bytes_at_once + size_bytes > FRAME_BYTES_AT_ONCE:
-            return False
-        if not self._bytes_at_once:
-            asyncio.get_running_loop().call_soon(self._next_turn)
-        self._bytes_at_once += size_bytes
-        return True
-
-    def _next_turn(self) -> None:
-        self._bytes_at_once = 0
 
     async def run(self, steps: Iterator[object]) -> None:
         """Take all steps, and raise what a step raises. If all fit into one slice, nothing else runs in between.

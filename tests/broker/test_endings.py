@@ -1,0 +1,74 @@
+"""Thousands of connections whose clients are gone at the same moment end a few in each turn of the loop."""
+
+import asyncio
+
+import pytest
+
+from ottla.base.clock import ManualClock
+from ottla.base.limits import ENDINGS_AT_ONCE
+from ottla.broker.connections import Connections
+from ottla.broker.listening import Listener
+from tests.broker.lone_connections import LoneClient
+
+
+class _World:
+    def __init__(self) -> None:
+        clock = ManualClock()
+        connections = Connections(clock, max_connections=10_000, max_idle_ms=-1)
+        self.listener = Listener(
+            lambda frame, _session: bytes(frame), clock, connections, name="PLAINTEXT", max_request_bytes=100
+        )
+        self.stayed: list[LoneClient] = []
+
+    def go(self, count: int) -> int:
+        """So many connect, and are gone at the same moment. How many end at once."""
+        clients = [LoneClient(self.listener) for _ in range(count)]
+        staying = [client for client in clients if client.connection.eof_received()]
+        self.stayed += staying
+        for client in clients:
+            if client not in staying:
+                client.close()
+        return count - len(staying)
+
+    async def turn(self) -> int:
+        """How many end in the next turn."""
+        await asyncio.sleep(0)
+        ended = [client for client in self.stayed if client.transport.is_closing()]
+        self.stayed = [client for client in self.stayed if client not in ended]
+        for client in ended:
+            client.close()
+        return len(ended)
+
+
+@pytest.mark.parametrize("few", [1, ENDINGS_AT_ONCE])
+async def test_a_few_end_at_once(few: int) -> None:
+    world = _World()
+    for _ in range(3):
+        assert world.go(few) == few
+        assert await world.turn() == 0
+
+
+@pytest.mark.parametrize("rest", [0, 1, ENDINGS_AT_ONCE - 1])
+async def test_many_end_in_several_turns_again_and_again(rest: int) -> None:
+    world = _World()
+    for _ in range(2):
+        assert world.go(3 * ENDINGS_AT_ONCE + rest) == ENDINGS_AT_ONCE
+        assert await world.turn() == ENDINGS_AT_ONCE
+        assert world.go(1) == 0, "behind those who wait"
+        left = ENDINGS_AT_ONCE + rest + 1
+        while left:
+            ended = await world.turn()
+            assert ended == min(left, ENDINGS_AT_ONCE)
+            left -= ended
+        await world.turn()
+
+
+async def test_one_that_is_lost_meanwhile_has_ended() -> None:
+    world = _World()
+    world.go(ENDINGS_AT_ONCE + 2)
+    lost, other = world.stayed
+    lost.close()
+    world.stayed.remove(lost)
+    assert await world.turn() == 1
+    assert world.listener.connections.active_ms == 0
+    assert not other.transport.aborted
