@@ -6,11 +6,11 @@ not read its answers, later frames wait; when too many wait, the socket is not r
 A frame larger than `socket.request.max.bytes` is refused as soon as its length is known. Others that are not whole at
 once, and larger than what a connection begins with, take memory that all connections share, and their sockets are not
 read while there is none (`frame_memory`). The buffer stays as large as it was, as far as all together keep not too much
-(`connections`). A frame of megabytes is not
-received before those ahead of it are answered, and its memory stays counted until nobody uses it any more: it may wait
-for a thread. Of a client that has not said yet who it is one frame is taken at a time: until that is answered nothing
-more is read, and its memory stays counted. As in Kafka, a frame that cannot be understood closes the connection. What
-comes behind a connection's last request is read and dropped: if it were left, its end might not let the answer through.
+(`connections`). A frame of megabytes is not received before those ahead of it are answered, and its memory stays
+counted until nobody uses it any more: it may wait for a thread. Of a client that has not said yet who it is one frame
+is taken at a time: until that is answered nothing more is read, and its memory stays counted. As in Kafka, a frame that
+cannot be understood closes the connection. What comes behind a connection's last request is read and dropped: if it
+were left, its end might not let the answer through.
 Nothing that a peer sends can raise an exception out of this module.
 """
 
