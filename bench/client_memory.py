@@ -1,31 +1,41 @@
-"""Peak memory of a consumer while a topic holds far more than it may keep, beside confluent-kafka's.
+"""What a consumer keeps in memory while a topic holds far more than it may: ours, and confluent-kafka's.
 
-    python -m bench.client_memory 127.0.0.1:9092 --megabytes 1000
+    python -m bench.client_memory 127.0.0.1:9092
 
-Each consumer is a process of its own. It takes one record and stands still for three seconds, while it fetches ahead as
-far as its settings allow; another one goes on and reads all. What is printed is the most memory that the process ever
-had (VmHWM), beside what it had before it was given the consumer.
+Each consumer is a process of its own. It takes one record and stands still for some seconds, while it fetches ahead as
+far as its settings allow; then it goes on and reads all. What is told is the most memory that the process had (VmHWM).
 """
 
 from __future__ import annotations
 
 import argparse
-import subprocess
-import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.broker_figures import new_topic
+from confluent_kafka.admin import AdminClient
 
-_VALUE = b"x" * 1_000
-_STILL_S = 3.0
+from bench.broker_figures import new_topic
+from bench.figure import MEGABYTES, Measure, Unit, Values
+
+NOTE = (
+    "Four partitions with 1 GB, records of 1,000 bytes. A consumer takes one record and stands still for three "
+    "seconds; then it reads all, by `poll_arrow` (pyarrow takes some 30 MB), and `consume` of 500 of confluent-kafka. "
+    "The most resident memory that its process had until then. The bounds of our client: two fetches of a partition "
+    "at most (`max.partition.fetch.bytes`), and none while `fetch.max.bytes` wait; of librdkafka beside these "
+    "`queued.max.messages.kbytes`, 64 MB. One round."
+)
+_VALUE, _PARTITIONS = b"x" * 1_000, 4
+_RECORDS, _STILL_S, _WAIT_S = 1_000_000, 3.0, 60.0
 _MEGABYTE = 1_000_000
 #: What a consumer is given: a few of the settings that bound it.
 SETTINGS: dict[str, dict[str, int]] = {
     "defaults": {},
-    "fetch.max.bytes=4194304": {"fetch.max.bytes": 4_194_304},
-    "max.partition.fetch.bytes=10485760": {"max.partition.fetch.bytes": 10_485_760},
+    "`fetch.max.bytes=4194304`": {"fetch.max.bytes": 4_194_304},
+    "`max.partition.fetch.bytes=10485760`": {"max.partition.fetch.bytes": 10_485_760},
 }
 
 
@@ -36,78 +46,101 @@ def _memory_mb(field: str) -> float:
     raise LookupError(field)
 
 
-def _fill(bootstrap: str, megabytes: int, partitions: int) -> str:
+def _records(scale: float) -> int:
+    return int(_RECORDS * scale)
+
+
+@contextmanager
+def filled(bootstrap: str, scale: float) -> Iterator[str]:
+    """Where the figures find the broker, and a topic with what waits: `bootstrap;topic`. It is deleted afterwards."""
     from ottla import Producer
 
-    topic = new_topic(bootstrap, partitions)
+    topic = new_topic(bootstrap, _PARTITIONS)
     with Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "batch.size": 1_000_000}) as producer:
-        for number in range(megabytes * _MEGABYTE // len(_VALUE)):
-            producer.send(topic, _VALUE, partition=number // 1_000 % partitions)
-    return topic
+        for number in range(_records(scale)):
+            producer.send(topic, _VALUE, partition=number // 1_000 % _PARTITIONS)
+    yield f"{bootstrap};{topic}"
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # kept: without it the answer would be lost
+    admin.delete_topics([topic])[topic].result(_WAIT_S)
 
 
-def _ottla(bootstrap: str, topic: str, partitions: int, settings: dict[str, Any], records: int) -> None:
+def _ottla(bootstrap: str, topic: str, settings: dict[str, Any], records: int) -> Values:
     from ottla import Consumer, TopicPartition
 
     with Consumer(
         {"bootstrap.servers": bootstrap, "enable.auto.commit": False, "max.poll.records": 1, **settings}
     ) as one:
-        one.assign([TopicPartition(topic, number) for number in range(partitions)])
+        one.assign([TopicPartition(topic, number) for number in range(_PARTITIONS)])
         one.seek_to_beginning()
-        left = records - len(one.poll(10.0))
-        time.sleep(_STILL_S)
-        while left > 0 and records > 1:
-            left -= sum(rows.num_rows for rows in one.poll_arrow(1.0).values())
+
+        def rows() -> int:
+            return sum(each.num_rows for each in one.poll_arrow(1.0).values())
+
+        return _most(lambda: len(one.poll(10.0)), rows, records)
 
 
-def _confluent(bootstrap: str, topic: str, partitions: int, settings: dict[str, Any], records: int) -> None:
+def _confluent(bootstrap: str, topic: str, settings: dict[str, Any], records: int) -> Values:
     from confluent_kafka import Consumer, TopicPartition
 
     one: Any = Consumer({"bootstrap.servers": bootstrap, "group.id": topic, "enable.auto.commit": False, **settings})
-    one.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
-    left = records - len(one.consume(1, 10.0))
-    time.sleep(_STILL_S)
-    while left > 0 and records > 1:
-        left -= len(one.consume(500, 1.0))
+    one.assign([TopicPartition(topic, number, 0) for number in range(_PARTITIONS)])
+    found = _most(lambda: len(one.consume(1, 10.0)), lambda: len(one.consume(500, 1.0)), records)
     one.close()
+    return found
 
 
-READERS = {"ottla": _ottla, "confluent-kafka": _confluent}
+def _most(first: Callable[[], int], more: Callable[[], int], records: int) -> Values:
+    """The most megabytes, until it stood still with a record taken, and until all are read. TimeoutError."""
+    left = records - first()
+    time.sleep(_STILL_S)
+    still, give_up = _memory_mb("VmHWM"), time.perf_counter() + _WAIT_S
+    while left > 0:
+        left -= more()
+        if time.perf_counter() > give_up:
+            raise TimeoutError(f"{left} of {records} records were not read within {_WAIT_S:.0f} s")
+    return {"stands still": still, "reads all": _memory_mb("VmHWM")}
 
 
-def _child(asked: argparse.Namespace) -> None:
+_READERS = {"ottla": _ottla, "confluent-kafka": _confluent}
+CLIENTS = tuple(_READERS)
+
+
+def _kept(client: str, settings: str, where: str, scale: float) -> Values:
+    """In a process that has read nothing before; both clients are imported, so that they begin with the same."""
     __import__("ottla.client.consumer.consumer")
-    __import__("confluent_kafka")
+    bootstrap, topic = where.split(";")
     before = _memory_mb("VmRSS")
-    READERS[asked.reader](asked.bootstrap, asked.topic, asked.partitions, SETTINGS[asked.settings], asked.records)
-    print(f"{before:.0f} MB before, {_memory_mb('VmHWM'):.0f} MB at most")
+    found = _READERS[client](bootstrap, topic, SETTINGS[settings], _records(scale))
+    return {"before there is a consumer": before, **{f"{settings}: {name}": value for name, value in found.items()}}
+
+
+def figure(client: str, settings: str) -> str:
+    """The name of one."""
+    return f"{client} / {settings}"
+
+
+FIGURES: dict[str, Measure] = {
+    figure(client, settings): partial(_kept, client, settings) for settings in SETTINGS for client in CLIENTS
+}
+
+
+def unit_of(_name: str) -> Unit:
+    """All values of this module are megabytes."""
+    return MEGABYTES
 
 
 def main() -> None:
-    """Print a line for each reader, setting, and way of reading."""
+    """Print a line for each value."""
+    from bench.worker import measure
+
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("bootstrap")
-    parser.add_argument("--megabytes", type=int, default=1_000)
-    parser.add_argument("--partitions", type=int, default=4)
-    parser.add_argument("--topic", help="one that is filled already")
-    parser.add_argument("--reader", choices=READERS)
-    parser.add_argument("--settings", choices=SETTINGS)
-    parser.add_argument("--records", type=int)
+    parser.add_argument("--scale", type=float, default=1.0, help="below 1: less than 1 GB waits")
     asked = parser.parse_args()
-    if asked.reader:
-        _child(asked)
-        return
-    topic = asked.topic or _fill(asked.bootstrap, asked.megabytes, asked.partitions)
-    print(f"{asked.megabytes} MB wait in {asked.partitions} partitions of {topic}", flush=True)
-    every = asked.megabytes * _MEGABYTE // len(_VALUE)
-    for settings in SETTINGS:
-        for reader in READERS:
-            for what, records in (("stands still", 1), ("reads all", every)):
-                given = ["--topic", topic, "--partitions", str(asked.partitions), "--reader", reader]
-                given += ["--settings", settings, "--records", str(records)]
-                command = [sys.executable, "-m", "bench.client_memory", asked.bootstrap, *given]
-                told = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-                print(f"{settings:36} {reader:16} {what:13} {told}", flush=True)
+    with filled(asked.bootstrap, asked.scale) as where:
+        for name in FIGURES:
+            for what, megabytes in measure("client_memory", name, where, asked.scale).items():
+                print(f"{name.split(' / ')[0]:16} {what:70} {megabytes:6,.0f} MB", flush=True)
 
 
 if __name__ == "__main__":

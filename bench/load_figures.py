@@ -5,49 +5,32 @@ A rate on a small machine is as often the client's limit as the broker's. Its CP
 
 from __future__ import annotations
 
-import os
-import socket
-import struct
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from bench.broker_cpu import counted
 from bench.broker_figures import SIZES, consume, new_topic, produce
 from bench.figure import CPU, MICROSECONDS, RATE, Measure, Unit, Values, percentile
 from bench.loud import loud_producer
-from bench.peers import cpu_s
-from bench.wire import VERSIONS
-from bench.worker import BROKER_PID
-from ottla.wire.apis import ApiKey
-from ottla.wire.batch import iter_headers
-from ottla.wire.frames import decode_response, encode_request
-from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from bench.raw_reader import Arrival, read_raw, reading, waits_us
 
 NOTE = (
     "CPU is user and system time of the broker's process, all threads, in seconds for a million records; librdkafka "
     "writes and reads, if nothing else is said. The raw reader asks by Fetch v12 and looks at batches' headers only. "
     "Many clients share the records (100 bytes, of random partitions) and one Python process; a reader that has "
     "enough asks again after 10 ms (`fetch.queue.backoff.ms`, 1 s unless set). Half load: 1 KB records at half the "
-    "rate that the same loop reaches without pauses. Aims: CPU in and out 3, the raw reader's rate 1.3."
+    "rate that the same loop reaches without pauses; acknowledged goes from when a record is due until the producer is "
+    "told; end to end, in a run of its own, until the raw reader, another process, has it. Aims: CPU in and out 3, the "
+    "raw reader's rate 1.3."
 )
 
 _CLIENTS, _PARTITIONS, _MANY_RECORDS = (1, 10, 100), (1, 100, 1_000), 300_000
-_SMALL_RECORDS, _HALF_RECORDS, _WAIT_S = 100_000, 100_000, 120.0
+_SMALL_RECORDS, _HALF_RECORDS, _WAIT_S = 100_000, 300_000, 120.0
 _QUEUE = {"queue.buffering.max.messages": 1_000_000, "queue.buffering.max.kbytes": 1_000_000}
-_FETCH_BYTES, _PARTITION_BYTES = 52_428_800, 10_485_760
-
-
-@contextmanager
-def _counted(found: Values, name: str, records: int) -> Iterator[None]:
-    """The broker's CPU for what happens inside, a million of `records`."""
-    pid = int(os.environ[BROKER_PID])
-    before = cpu_s(pid)
-    yield
-    found[f"{name}: CPU"] = (cpu_s(pid) - before) / records * 1e6
 
 
 def cost(bootstrap: str, scale: float) -> Values:
@@ -56,45 +39,20 @@ def cost(bootstrap: str, scale: float) -> Values:
     for size_name, (size, full) in SIZES.items():
         records = int(full * scale)
         topic = new_topic(bootstrap)
-        with _counted(found, f"in, {size_name}", records):
+        with counted(found, f"in, {size_name}", records):
             found[f"in, {size_name}"] = produce(bootstrap, topic, records, size)
-        with _counted(found, f"out, {size_name}", records):
+        with counted(found, f"out, {size_name}", records):
             found[f"out, {size_name}"] = consume(bootstrap, topic, records)
-        with _counted(found, f"out, {size_name}, raw reader", records):
-            found[f"out, {size_name}, raw reader"] = _read_raw(bootstrap, topic, records)
+        with counted(found, f"out, {size_name}, raw reader", records):
+            found[f"out, {size_name}, raw reader"] = _raw_rate(bootstrap, topic, records)
     return found
 
 
-def _read_raw(bootstrap: str, topic: str, records: int) -> float:
+def _raw_rate(bootstrap: str, topic: str, records: int) -> float:
     """Records a second of a reader that does not look at records."""
-    host, port = bootstrap.rsplit(":", 1)
-    offset, buffer, start = 0, bytearray(2 * _FETCH_BYTES), time.perf_counter()
-    with socket.create_connection((host, int(port))) as connection:
-        while offset < records:
-            asked = FetchPartition(0, fetch_offset=offset, partition_max_bytes=_PARTITION_BYTES)
-            request = FetchRequest(
-                max_wait_ms=500,
-                min_bytes=1,
-                max_bytes=_FETCH_BYTES,
-                topics=(FetchTopic(topic=topic, partitions=(asked,)),),
-            )
-            connection.sendall(encode_request(ApiKey.FETCH, VERSIONS[ApiKey.FETCH], 1, "raw", request))
-            _, answer = decode_response(ApiKey.FETCH, VERSIONS[ApiKey.FETCH], _frame(connection, buffer))
-            for _, header in iter_headers(answer.responses[0].partitions[0].records):
-                offset = header.last_offset + 1
+    start = time.perf_counter()
+    read_raw(bootstrap, topic, records)
     return records / (time.perf_counter() - start)
-
-
-def _frame(connection: socket.socket, buffer: bytearray) -> memoryview:
-    view, size, here = memoryview(buffer), 4, 0
-    while here < size:
-        got = connection.recv_into(view[here:])
-        if not got:
-            raise ConnectionError("the broker has closed the raw reader's connection")
-        here += got
-        if here >= 4:
-            size = 4 + struct.unpack_from(">i", buffer)[0]
-    return view[4:size]
 
 
 def many(clients: int, partitions: int, bootstrap: str, scale: float) -> Values:
@@ -103,9 +61,9 @@ def many(clients: int, partitions: int, bootstrap: str, scale: float) -> Values:
     records = int(_MANY_RECORDS * scale)
     topic = new_topic(bootstrap, partitions)
     name = f"{clients} clients, {partitions:,} partitions"
-    with _counted(found, f"in, {name}", records):
+    with counted(found, f"in, {name}", records):
         found[f"in, {name}"] = _produced(bootstrap, topic, clients, records)
-    with _counted(found, f"out, {name}", records):
+    with counted(found, f"out, {name}", records):
         found[f"out, {name}"] = _consumed(bootstrap, topic, clients, partitions, records)
     return found
 
@@ -158,30 +116,49 @@ def small(bootstrap: str, scale: float) -> Values:
     """Records that leave at once, in batches of ten at most."""
     found: Values = {}
     records = int(_SMALL_RECORDS * scale)
-    with _counted(found, "in, linger 0, batches of 10", records):
+    with counted(found, "in, linger 0, batches of 10", records):
         rate = produce(
             bootstrap, new_topic(bootstrap), records, 100, **{"linger.ms": 0, "batch.num.messages": 10, **_QUEUE}
         )
     return {"in, linger 0, batches of 10": rate, **found}
 
 
+class _Paced(NamedTuple):
+    """What one loop of `_paced` was."""
+
+    rate: float
+    #: time.perf_counter() when record 0 was due.
+    start_s: float
+    #: Microseconds from when each record was due until it was acknowledged.
+    taken: list[float]
+
+
 def half(bootstrap: str, scale: float) -> Values:
-    """What an acknowledgement takes at half the rate that the loop reaches."""
-    topic, records = new_topic(bootstrap), max(20_000, int(_HALF_RECORDS * scale))
-    rate, _ = _paced(bootstrap, topic, records, lambda _: 0.0)
-    _, taken = _paced(bootstrap, topic, records, lambda n: n / rate * 2)
-    taken = taken[len(taken) // 10 :]
-    return {
-        "half load": rate / 2,
-        **{f"half load: acknowledged, p{name}": percentile(taken, share) for name, share in _SHARES.items()},
-    }
+    """What an acknowledgement takes at half the rate that the loop reaches, and then until a reader has a record."""
+    topic, records, found = new_topic(bootstrap), max(20_000, int(_HALF_RECORDS * scale)), Values()
+    rate = _paced(bootstrap, topic, records, lambda _: 0.0).rate
+    found["half load"] = rate / 2
+
+    def due_s(number: int) -> float:
+        return number / rate * 2
+
+    with counted(found, "half load", records):
+        alone = _paced(bootstrap, topic, records, due_s)
+    _told(found, "acknowledged", alone.taken[records // 10 :])
+    topic, arrivals = new_topic(bootstrap), list[Arrival]()
+    with counted(found, "half load, with a reader", records), reading(bootstrap, topic, records, arrivals):
+        beside = _paced(bootstrap, topic, records, due_s)
+    _told(found, "end to end", waits_us(arrivals, lambda number: beside.start_s + due_s(number), records // 10))
+    return found
 
 
-_SHARES = {"50": 0.5, "99": 0.99, "99.9": 0.999}
+def _told(found: Values, what: str, taken: list[float]) -> None:
+    for name, share in {"50": 0.5, "99": 0.99, "99.9": 0.999}.items():
+        found[f"half load: {what}, p{name}"] = percentile(taken, share)
 
 
-def _paced(bootstrap: str, topic: str, records: int, due_s: Callable[[int], float]) -> tuple[float, list[float]]:
-    """The rate, and the microseconds from when each record was due until it was acknowledged."""
+def _paced(bootstrap: str, topic: str, records: int, due_s: Callable[[int], float]) -> _Paced:
+    """Write so many records, each when it is due: `due_s` says how long after the start."""
     producer: Any = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 1, **_QUEUE})
     producer.list_topics(topic, _WAIT_S)
     value, taken, start = b"x" * 1_000, list[float](), time.perf_counter()
@@ -199,7 +176,7 @@ def _paced(bootstrap: str, topic: str, records: int, due_s: Callable[[int], floa
         if n % 20 == 0:
             producer.poll(0)
     producer.flush(_WAIT_S)
-    return records / (time.perf_counter() - start), taken
+    return _Paced(records / (time.perf_counter() - start), start, taken)
 
 
 FIGURES: dict[str, Measure] = {
@@ -214,4 +191,4 @@ def unit_of(name: str) -> Unit:
     """The unit of a value of this module."""
     if name.endswith("CPU"):
         return CPU
-    return MICROSECONDS if "acknowledged" in name else RATE
+    return MICROSECONDS if name.startswith("half load:") else RATE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -26,6 +27,7 @@ _SETTINGS = {
 
 #: After kill -9 under thousands of groups a JVM takes minutes: that is a figure, not a fault.
 _RESTART_S = 900.0
+_LOOK_S = 0.01
 
 
 class Peer(Protocol):
@@ -113,17 +115,6 @@ def share_of_memory_mb(pid: int) -> float:
     return 0.0
 
 
-def cpu_s(pid: int) -> float:
-    """User and system time that a process has used, with all its threads, in seconds."""
-    return cpu_ticks(Path(f"/proc/{pid}/stat").read_text()) / os.sysconf("SC_CLK_TCK")
-
-
-def cpu_ticks(stat: str) -> int:
-    """utime and stime of a line of /proc/PID/stat (proc(5)); the name before them may hold blanks and brackets."""
-    fields = stat.rsplit(")", 1)[1].split()
-    return int(fields[11]) + int(fields[12])
-
-
 def recovery(peer: Peer) -> Values:
     """kill -9 with everything that the figures before have written, then seconds until a write is acknowledged."""
     assert isinstance(peer, OttlaPeer | ApacheKafka)
@@ -142,6 +133,27 @@ def restarted(peer: Peer, answered: Callable[[], None]) -> float:
     """Seconds from kill -9 until `answered` returns, on the same directory."""
     assert isinstance(peer, OttlaPeer | ApacheKafka)
     peer.kill9()
+    return _started(peer, answered)
+
+
+def stopped_and_started(peer: Peer, answered: Callable[[], None]) -> tuple[float, float]:
+    """Seconds from SIGTERM until the broker has ended, and from then until `answered` returns.
+
+    TimeoutError when it does not end.
+    """
+    assert isinstance(peer, OttlaPeer | ApacheKafka)
+    start = time.perf_counter()
+    os.kill(peer.pid, signal.SIGTERM)
+    while os.waitid(os.P_PID, peer.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        if time.perf_counter() - start > _RESTART_S:
+            raise TimeoutError(f"the broker has not ended {_RESTART_S:.0f} s after SIGTERM")
+        time.sleep(_LOOK_S)
+    taken = time.perf_counter() - start
+    peer.stop()
+    return taken, _started(peer, answered)
+
+
+def _started(peer: OttlaPeer | ApacheKafka, answered: Callable[[], None]) -> float:
     start = time.perf_counter()
     peer.restart()
     answered()

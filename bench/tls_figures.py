@@ -18,10 +18,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+from bench.broker_cpu import cpu_s
 from bench.broker_figures import consume, new_topic, produce
 from bench.canary import HIGH, SLOWEST, canary
 from bench.figure import CPU, MICROSECONDS, MILLISECONDS, RATE, Measure, Unit, Values
-from bench.peers import OttlaPeer, Peer, cpu_s
+from bench.peers import OttlaPeer, Peer
 from bench.worker import BROKER_PID
 from ottla.cli.demo.processes import free_port
 from tests.client.certificates import Authority

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 
+from bench.broker_cpu import counted
 from bench.broker_figures import new_topic
-from bench.figure import IDS, MICROSECONDS, SECONDS, TRANSACTIONS, Measure, Unit, Values
+from bench.figure import CPU, IDS, MICROSECONDS, SECONDS, TRANSACTIONS, Measure, Unit, Values
 from bench.wire import AGAIN, NOW_MS, Wire, settled
 from ottla.wire.apis import ApiKey
 from ottla.wire.batch import set_producer
@@ -144,9 +145,10 @@ async def _ids(bootstrap: str, names: Sequence[str]) -> Values:
         wires = [await stack.enter_async_context(Wire(bootstrap)) for _ in range(_CONNECTIONS)]
         await find(wires[0], names[0])
         await initialised(wires[0], f"{_PREFIX}-{uuid.uuid4().hex}")
-        start = time.perf_counter()
-        await asyncio.gather(*(share(wire, names[n::_CONNECTIONS]) for n, wire in enumerate(wires)))
-        return {f"{len(names):,} transactional ids made": len(names) / (time.perf_counter() - start)}
+        name, cpu, start = f"{len(names):,} transactional ids made", Values(), time.perf_counter()
+        with counted(cpu, name, len(names)):
+            await asyncio.gather(*(share(wire, names[n::_CONNECTIONS]) for n, wire in enumerate(wires)))
+        return {name: len(names) / (time.perf_counter() - start), **cpu}
 
 
 def ids_are_there(bootstrap: str, scale: float) -> None:
@@ -173,8 +175,12 @@ FIGURES: dict[str, Measure] = {name: partial(_rate, number) for name, number in 
 
 def unit_of(name: str) -> Unit:
     """The unit of a value of this module."""
+    if name.startswith("kill -9"):
+        return SECONDS
     if name.endswith("made"):
         return IDS
+    if name.endswith(": CPU"):
+        return CPU
     if "CPU" in name:
         return MICROSECONDS
-    return TRANSACTIONS if name.endswith("transactions") else SECONDS
+    return TRANSACTIONS
