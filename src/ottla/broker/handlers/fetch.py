@@ -176,6 +176,9 @@ class _Fetch:
                 finally:
                     self._node.sessions.end_waiting(self._fetch)
                 await slices.run(counted(self._context, self._steps_again(self._changed)))
+        except asyncio.CancelledError:  # the client has gone, perhaps with many such fetches
+            slices.start(slices.run(self._let_go()), "letting go of a fetch of many partitions")
+            raise
         finally:
             future.cancel()
         return await self._encoded()

@@ -51,7 +51,7 @@ class Partition:
         #: In the order in which they came. (A set has the order of addresses: no run would be like the one before.)
         self._watchers: dict[Watcher, None] = {}
         self._wakes = wakes
-        #: Whether many were told in this turn of the loop, and what has come since.
+        #: Whether many were told in this turn of the loop, or have to wait for it, and what they were not told of.
         self._has_told = False
         self._owed_bytes: int | None = None
 
@@ -77,7 +77,8 @@ class Partition:
     def appended(self, size_bytes: int) -> None:
         """Tell the watchers that a batch was appended or a transaction ended, and what they were not told before.
 
-        Many are told once in a turn of the loop: one request may have a batch for this partition fifty times.
+        Many are told once in a turn of the loop, and in a later one when very many of other partitions were told in
+        this: one request may have a batch for this partition fifty times, or batches for fifty partitions.
         """
         size_bytes += self.untold_bytes
         self.untold_bytes = 0
@@ -86,12 +87,15 @@ class Partition:
         if self._has_told:
             self._owed_bytes = (self._owed_bytes or 0) + size_bytes
             return
-        watchers = tuple(self._watchers)
-        for watcher in watchers:
-            watcher.appended(self, size_bytes)
-        if len(watchers) > _FEW:
+        if len(self._watchers) > _FEW:
             self._has_told = True
+            may_tell = self._wakes.may_tell(len(self._watchers))
             self._wakes.add(self._next_turn)
+            if not may_tell:
+                self._owed_bytes = size_bytes
+                return
+        for watcher in tuple(self._watchers):
+            watcher.appended(self, size_bytes)
 
     def _next_turn(self) -> None:
         self._has_told = False

@@ -79,7 +79,7 @@ class Partitions:
         self.faults = DiskFaults(clock)
         self.syncs = Syncs(self.faults, clock, self.find)
         #: Fetches that a change has woken.
-        self.wakes = Wakes()
+        self.wakes = Wakes(clock)
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._files = ThreadPoolExecutor(1, "files")
         #: The threads for `beside`.

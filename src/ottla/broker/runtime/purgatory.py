@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Protocol
 
+from ottla.base.limits import UNWATCHED_AT_ONCE
 from ottla.broker.runtime.partition import Partition
 from ottla.broker.runtime.wakes import Wakes
 
@@ -118,5 +119,12 @@ class DelayedFetch:
         """Stop watching: the fetch is answered, or its client has gone."""
         if self._timeout is not None:
             self._timeout.cancel()
-        for partition in self._partitions:
+        self._unwatch_some()
+
+    def _unwatch_some(self) -> None:
+        """Of very many partitions some; the others follow. Many such fetches may wait for the same moment."""
+        for partition in self._partitions[-UNWATCHED_AT_ONCE:]:
             partition.unwatch(self)
+        del self._partitions[-UNWATCHED_AT_ONCE:]
+        if self._partitions:
+            self._wakes.add(self._unwatch_some)
