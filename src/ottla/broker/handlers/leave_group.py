@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final, Protocol, cast
 
-from ottla.broker.handlers.parts import PART_NAMES, PART_PARTITIONS
+from ottla.broker.handlers.large import in_its_turn
+from ottla.broker.handlers.parts import PART_NAMES
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.groups import HasGroups
@@ -41,7 +43,7 @@ def handle(node: _Node, request: LeaveGroupRequest, context: RequestContext) -> 
     if context.api_version < _MEMBERS_FROM and not request.member_id:
         error = ErrorCode.UNKNOWN_MEMBER_ID if request.group_id else ErrorCode.INVALID_GROUP_ID
         return LeaveGroupResponse(error_code=error)
-    if len(request.members) > PART_PARTITIONS:
+    if len(request.members) > PART_NAMES:
         return node.slices.start(_slowly(node, runner, request, context), "many members that leave")
     return _leave(runner, request)
 
@@ -54,18 +56,28 @@ def _leave(runner: ShardRunner[GroupShard], request: LeaveGroupRequest) -> "asyn
 async def _slowly(
     node: _Node, runner: ShardRunner[GroupShard], request: LeaveGroupRequest, context: RequestContext
 ) -> LeaveGroupResponse:
-    """Members that are not there are found while others are served. Those that are leave in one decision."""
+    """While others are served: members that are not there are found, and those that are leave some in a decision.
+
+    As if each part were a request of its own: what comes in between, such as a heartbeat of a member that stays, meets a
+    group that some of them have left.
+    """
     there: list[MemberIdentity] = []
     shard = runner.shard
     await node.slices.run(counted(context, _look(shard, request, there)))
     if runner.shard is not shard:  # it is read again from its log: who is there was not to be seen meanwhile
         return LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    answer = cast(LeaveGroupResponse, await _leave(runner, request._replace(members=tuple(there))))
-    if answer.error_code:
-        return answer
+    left: list[MemberResponse] = []
+    for begin in range(0, max(len(there), 1), PART_NAMES):
+        some = request._replace(members=tuple(there[begin : begin + PART_NAMES]))
+        answer = cast(
+            LeaveGroupResponse, await (await in_its_turn(node.slices, context, partial(_leave, runner, some)))
+        )
+        if answer.error_code:
+            return answer
+        left += answer.members
     told: list[MemberResponse] = []
-    await node.slices.run(counted(context, _tell(request, there, answer, told)))
-    return answer._replace(members=tuple(told))
+    await node.slices.run(counted(context, _tell(request, there, left, told)))
+    return LeaveGroupResponse(members=tuple(told))
 
 
 def _look(shard: GroupShard, request: LeaveGroupRequest, there: list[MemberIdentity]) -> Iterator[None]:
@@ -76,10 +88,10 @@ def _look(shard: GroupShard, request: LeaveGroupRequest, there: list[MemberIdent
 
 
 def _tell(
-    request: LeaveGroupRequest, there: list[MemberIdentity], answer: LeaveGroupResponse, told: list[MemberResponse]
+    request: LeaveGroupRequest, there: list[MemberIdentity], left: list[MemberResponse], told: list[MemberResponse]
 ) -> Iterator[None]:
     """An answer for each of those that are named, in their order."""
-    asked = zip(there, answer.members, strict=True)
+    asked = zip(there, left, strict=True)
     member, found = next(asked, _NOBODY)
     for number, each in enumerate(request.members):
         if each is member:
