@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from ottla.assign.server import BUILT_IN
+from ottla.base.steps import result_of
 from ottla.base.types import topic_id_text
 from ottla.coordinator.group.config import GroupConfig, GroupSettings
 from ottla.coordinator.group.consumer.group import ConsumerGroup
@@ -82,7 +83,7 @@ class Story:
     def _step(self) -> None:
         group = self._group
         kind = after(group, ()).kind(len(group.members))
-        spec = group_spec(self._room, group, None, kind)
+        spec = result_of(group_spec(self._room, group, None, kind))
         for topic_id, topic in spec.topics.items():
             self.asked.append(f"T\t{topic_id_text(topic_id)}\t{topic.partitions}")
         for member_id, member in spec.members.items():

@@ -204,6 +204,9 @@ MAX_RECORD_ERRORS: Final = 10_000
 MAX_INLINE_ASSIGNMENT: Final = 4_000
 INLINE_COST_OF_MEMBER: Final = 8
 
+#: Members of a consumer group that one step of the work on a new target looks at, and those whose parts of it are
+#: written in one batch: one and three milliseconds.
+MEMBERS_PER_STEP: Final = 500
 #: Members and partitions of a classic group that a consumer, its leader, divides in its event loop. More are divided in
 #: a thread: 1,000 take some ten milliseconds, with the assignments' bytes.
 MAX_INLINE_DIVISION: Final = 1_000

@@ -58,8 +58,7 @@ async def _slowly(
 ) -> LeaveGroupResponse:
     """While others are served: members that are not there are found, and those that are leave some in a decision.
 
-    As if each part were a request of its own: what comes in between, such as a heartbeat of a member that stays, meets a
-    group that some of them have left.
+    As if each part were a request of its own: a heartbeat that comes in between meets a group that some have left.
     """
     there: list[MemberIdentity] = []
     shard = runner.shard

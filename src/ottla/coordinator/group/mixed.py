@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from ottla.base.errors import CorruptDataError
 from ottla.base.limits import MAX_REQUEST_ELEMENTS
+from ottla.base.steps import result_of
 from ottla.coordinator.decision import Decision
 from ottla.coordinator.facts import Why
 from ottla.coordinator.group.classic.draft import join_error, sync_error
@@ -156,7 +157,7 @@ def _join(
     if downgrade and replaced is not None:
         generation = downgrade_by(draft, replaced, updated)  # in which it hears that the group rebalances
     else:
-        target = update_target(draft, changed.epoch, updated, changed.kind)
+        target = result_of(update_target(draft, changed.epoch, updated, changed.kind))
         owned = _owned(draft, subscription)
         updated = step(draft, updated, target, owned=owned, subscription_changed=bump)
         draft.expect_heartbeat(updated.member_id, request.session_timeout_ms)

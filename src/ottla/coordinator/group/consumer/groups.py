@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import Final
 
 from ottla.assign.server import Partitions
+from ottla.base.limits import MEMBERS_PER_STEP
 from ottla.coordinator.decision import NOTHING, AssignPartitions, Decision, LogRecord, Reply, SetTimer, Timer, in_steps
 from ottla.coordinator.facts import Emptied, GroupFacts, Settled, Why
 from ottla.coordinator.group.consumer import describe, leave
@@ -132,6 +134,9 @@ class ConsumerGroups:
 
         A group whose assignor failed goes on with the target that it has. So does one that has lost a member and not
         its epoch: that member's part would be nobody's, so the next heartbeat has the target computed anew.
+
+        That of very many members is written in parts, the target's epoch with the last of them. If the others are not
+        written, the group has a target that is partly new, of its old epoch, and the next heartbeat has one computed.
         """
         group, soft = self.find(job.group_id), self.room.soft(job.group_id)
         if soft.assigning is not job.token:
@@ -146,8 +151,12 @@ class ConsumerGroups:
         if None in places.values() and group.epoch == job.epoch:
             return NOTHING
         parts = {now: computed.get(then, {}) for then, now in places.items() if now is not None}
-        records = target_records(group, parts, parts, job.epoch, now_ms)
-        return self._appending.prepare(Decision(tuple(records), unsynced=lambda _: ()), None, lambda _: NOTHING)
+        return self._take_over(target_records(group, parts, parts, job.epoch, now_ms))
+
+    def _take_over(self, target: Iterator[LogRecord]) -> Decision:
+        records = tuple(islice(target, MEMBERS_PER_STEP))
+        rest = (lambda: self._take_over(target)) if len(records) == MEMBERS_PER_STEP else None
+        return self._appending.prepare(Decision(records, unsynced=lambda _: (), rest=rest), None, lambda _: NOTHING)
 
     # -- what the shard asks of every kind
 

@@ -118,7 +118,8 @@ def check_room(group: ConsumerGroup, member_id: str, limit: int) -> None:
 
 
 def heartbeat(draft: Draft, asked: Heartbeat) -> Generator[None, None, ConsumerGroupHeartbeatResponse]:
-    """Carry out one heartbeat of a member that joins or stays: in steps if it names very many topics now.
+    """Carry out one heartbeat of a member that joins or stays: in steps if it names very many topics now, or if the
+    target of very many members is due.
 
     In between topics may come and go. The next heartbeat sees that, as it does behind this one.
     """
@@ -135,7 +136,7 @@ def heartbeat(draft: Draft, asked: Heartbeat) -> Generator[None, None, ConsumerG
     changed = update_subscriptions(draft, member, updated, bump=names_changed or regex is RegexChange.KNOWN)
     if has_many:
         yield
-    target = update_target(draft, changed.epoch, updated, changed.kind)
+    target = yield from update_target(draft, changed.epoch, updated, changed.kind)
     subscription_changed = names_changed or regex is not RegexChange.NONE
     updated = step(draft, updated, target, owned=asked.owned, subscription_changed=subscription_changed)
     draft.expect_heartbeat(updated.member_id)

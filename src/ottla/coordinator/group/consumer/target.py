@@ -7,9 +7,10 @@ heartbeats go on with the target before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from ottla.assign.java_hash import string_hash
 from ottla.assign.server import (
     AssignorError,
     GroupSpec,
@@ -23,7 +24,7 @@ from ottla.assign.server import (
     order,
 )
 from ottla.base.clock import lasts
-from ottla.base.limits import INLINE_COST_OF_MEMBER, MAX_INLINE_ASSIGNMENT
+from ottla.base.limits import INLINE_COST_OF_MEMBER, MAX_INLINE_ASSIGNMENT, MEMBERS_PER_STEP
 from ottla.coordinator.decision import AssignPartitions, LogRecord, ReportFault
 from ottla.coordinator.group.consumer.errors import RefusedError
 from ottla.coordinator.group.consumer.group import ConsumerGroup
@@ -41,8 +42,10 @@ class MemberTarget(NamedTuple):
     target: Target
 
 
-def update_target(draft: Draft, epoch: int, member: Member, kind: Callable[[], SubscriptionType]) -> MemberTarget:
-    """The target for `member`, computed anew when the group's epoch has gone beyond the target's.
+def update_target(
+    draft: Draft, epoch: int, member: Member, kind: Callable[[], SubscriptionType]
+) -> Generator[None, None, MemberTarget]:
+    """The target for `member`, computed anew when the group's epoch has gone beyond the target's; in steps.
 
     RefusedError (UNKNOWN_SERVER_ERROR) when one of Kafka's assignors finds no assignment, or has a fault.
     """
@@ -52,7 +55,7 @@ def update_target(draft: Draft, epoch: int, member: Member, kind: Callable[[], S
         return last
     name = preferred_assignor(draft.room, group, member)
     assignor = draft.room.assignors[name]
-    spec = group_spec(draft.room, group, member, kind())
+    spec = yield from group_spec(draft.room, group, member, kind())
     if not _runs_inline(assignor, spec):
         draft.soft.assigning = object()
         draft.effects.append(AssignPartitions(group.group_id, epoch, assignor, spec, draft.soft.assigning))
@@ -110,8 +113,10 @@ def _runs_inline(assignor: ServerAssignor, spec: GroupSpec) -> bool:
     return cost <= MAX_INLINE_ASSIGNMENT
 
 
-def group_spec(room: Room, group: ConsumerGroup, member: Member | None, kind: SubscriptionType) -> GroupSpec:
-    """The group as an assignor sees it, with `member` as it will be."""
+def group_spec(
+    room: Room, group: ConsumerGroup, member: Member | None, kind: SubscriptionType
+) -> Generator[None, None, GroupSpec]:
+    """The group as an assignor sees it, with `member` as it will be. It takes steps where there are many members."""
     members = dict(group.members)
     targets = dict(group.target)
     if member is not None:
@@ -123,7 +128,14 @@ def group_spec(room: Room, group: ConsumerGroup, member: Member | None, kind: Su
     topics: dict[bytes, TopicSpec] = {}
     ids: dict[frozenset[str], list[bytes]] = {}
     specs: dict[str, MemberSpec] = {}
-    for member_id in order.member_ids(members):
+    hashes: dict[str, int] = {}
+    for number, member_id in enumerate(members, 1):
+        hashes[member_id] = string_hash(member_id)
+        if number % MEMBERS_PER_STEP == 0:
+            yield
+    for number, member_id in enumerate(order.member_ids(members, hashes.__getitem__), 1):
+        if number % MEMBERS_PER_STEP == 0:
+            yield
         each = members[member_id]
         names = topic_names(each, group.regexes)
         if names not in ids:
@@ -163,14 +175,13 @@ def target_records(
     computed: Mapping[str, Partitions],
     epoch: int,
     now_ms: int,
-) -> list[LogRecord]:
-    """A record for each member whose part has changed, and the target's epoch."""
-    records = []
+) -> Iterator[LogRecord]:
+    """A record for each member whose part has changed, and at the end the target's epoch."""
     for member_id in member_ids:
         target = _frozen(computed.get(member_id, {}))
         if group.target.get(member_id) != target:
-            records.append(target_record(group.group_id, member_id, target))
-    return [*records, target_epoch_record(group.group_id, epoch, now_ms)]
+            yield target_record(group.group_id, member_id, target)
+    yield target_epoch_record(group.group_id, epoch, now_ms)
 
 
 def _frozen(partitions: Partitions) -> Target:
