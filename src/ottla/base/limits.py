@@ -24,6 +24,9 @@ MAX_REQUEST_ELEMENTS: Final = 30_000
 #: Elements of a produce that is decoded at once: its bytes are mostly records, and do not say how many there are.
 FEW_ELEMENTS: Final = 200
 
+#: Characters of what an error message says: it may name what a client has sent, and would not fit into a string then.
+MAX_ERROR_TEXT: Final = 4_000
+
 #: Nested tagged fields of one struct; Kafka itself uses fewer than ten.
 MAX_TAGGED_FIELDS: Final = 1_000
 

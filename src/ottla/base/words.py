@@ -1,6 +1,13 @@
-"""Numbers in sentences for people."""
+"""Sentences for people: numbers in them, and how long they may be."""
 
 from __future__ import annotations
+
+from ottla.base.limits import MAX_ERROR_TEXT
+
+
+def cut(text: str) -> str:
+    """An error message as it may be told: of one that names very long words, the beginning."""
+    return text if len(text) <= MAX_ERROR_TEXT else f"{text[:MAX_ERROR_TEXT]}… ({len(text):,} characters)"
 
 
 def counted(number: int, one: str, many: str | None = None) -> str:

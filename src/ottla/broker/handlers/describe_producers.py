@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 from ottla.base.errors import kept
 from ottla.base.topic_names import topic_name_problem
+from ottla.base.words import cut
 from ottla.broker.handlers.parts import PART_NAMES
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.ports.access import HasAccess
@@ -95,7 +96,8 @@ def _describe(
     if partition is None:
         problem = topic_name_problem(topic)
         if problem is not None:
-            return PartitionResponse(index, ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+            invalid = ErrorCode.INVALID_TOPIC_EXCEPTION
+            return PartitionResponse(index, invalid, cut(f"Topic name is invalid: {problem}"))
         # Kafka has a message for a topic that is not there, and none for a partition that its topic does not have.
         message = None if topic in node.image.topics else "This server does not host this topic-partition."
         return PartitionResponse(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)

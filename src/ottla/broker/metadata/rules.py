@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from ottla.base.errors import ConfigError, OttlaError
 from ottla.base.limits import MAX_CHANGES, MAX_NEW_PARTITIONS
 from ottla.base.topic_names import topic_name_problem
+from ottla.base.words import cut
 from ottla.broker.config import BrokerConfig
 from ottla.broker.metadata.image import MetadataImage
 from ottla.broker.metadata.names import METADATA_TOPIC, TopicNames
@@ -16,7 +17,7 @@ class RefusedError(OttlaError):
     """A change is refused. `error` is the code that the client gets beside the message."""
 
     def __init__(self, error: ErrorCode, message: str) -> None:
-        super().__init__(message)
+        super().__init__(cut(message))
         self.error = error
 
 

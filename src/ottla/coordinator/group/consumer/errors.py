@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.base.words import cut
 from ottla.coordinator.decision import ReportFault
 from ottla.wire.errors import ErrorCode
 
@@ -15,5 +16,5 @@ class RefusedError(Exception):
     def __init__(self, error: ErrorCode, message: str, effects: tuple[ReportFault, ...] = ()) -> None:
         super().__init__(message)
         self.error = error
-        self.message = message
+        self.message = cut(message)
         self.effects = effects
