@@ -19,7 +19,7 @@ from ottla.broker.answers import Later
 from ottla.broker.handlers import describe_topic_partitions
 from ottla.broker.handlers.encoding import as_it_is
 from ottla.broker.handlers.large import in_its_turn, slowly
-from ottla.broker.handlers.parts import PART_PARTITIONS, cut, weight
+from ottla.broker.handlers.parts import PART_NAMES, PART_PARTITIONS, cut, weight
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.image import MetadataImage
 from ottla.broker.metadata.records import TopicRecord
@@ -45,7 +45,7 @@ from ottla.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequ
 from ottla.wire.messages.produce import ProduceRequest, TopicProduceData
 from ottla.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestTopic
 from tests.broker.guarded import GUARDED, allow_only, allowed
-from tests.broker.ticking import TickingClock, in_pieces, steps
+from tests.broker.ticking import TickingClock, in_pieces, steps, turns
 from tests.broker.wire_client import WireClient
 
 _PARTS = 3
@@ -182,6 +182,21 @@ async def test_acls_that_many_filters_mean_are_counted_for_each(broker: AsyncBro
     told = (await client.ask(ApiKey.DELETE_ACLS, asked)).filter_results
     assert {each.error_code for each in told} == {ErrorCode.POLICY_VIOLATION}
     assert len(broker.node.image.acls) == 501
+
+
+async def test_very_many_filters_are_read_and_told_in_turns(broker: AsyncBroker, client: WireClient) -> None:
+    """29,000 that make no sense took 29 ms of one turn."""
+    there = [allowed(AclOperation.READ, ResourceType.TOPIC, f"t{number}") for number in range(3)]
+    await allow_only(broker, [*there, allowed(AclOperation.ALTER, ResourceType.CLUSTER)])
+    senseless = DeleteAclsFilter(*AclFilter(ResourceType.UNKNOWN, "t1", PatternType.LITERAL))
+    filters = [DeleteAclsFilter(*AclFilter(ResourceType.TOPIC, f"t{number}", PatternType.LITERAL)) for number in (1, 5)]
+    asked = DeleteAclsRequest((*(senseless,) * PART_NAMES, *filters))
+    answer = asyncio.create_task(client.ask(ApiKey.DELETE_ACLS, asked))
+    seen = await turns(answer, lambda: 0)
+    told = (await answer).filter_results
+    assert [each.error_code for each in told] == [ErrorCode.INVALID_REQUEST] * PART_NAMES + [ErrorCode.NONE] * 2
+    assert [[acl.resource_name for acl in each.matching_acls] for each in told[-2:]] == [["t1"], []]
+    assert len(seen) > 2 * len(asked.filters) / TURN_MS, "each is read, and told"
 
 
 @pytest.mark.parametrize("deny_is_last", [False, True])

@@ -190,6 +190,34 @@ class Acls:
         """Every one, in no particular order."""
         return self._by_id.values()
 
+    def meant(self, wanted: AclFilter) -> Iterator[tuple[bytes, Acl] | None]:
+        """The ACLs that a filter means, in steps: None for what was looked at besides.
+
+        Only a filter that names no resource looks at all: thousands of filters may come in one request.
+        """
+        if wanted.resource_name is None:
+            for acl_id, acl in self._by_id.items():
+                yield (acl_id, acl) if wanted.matches(acl) else None
+            return
+        for kind, pattern_type, name in self._named(wanted.resource_name, wanted):
+            yield None
+            for (principal, host), rules in self._on.get((kind, pattern_type, name), {}).items():
+                for operation, permission in rules.entries:
+                    acl = Acl(kind, name, pattern_type, principal, host, operation, permission)
+                    yield (self._ids[acl], acl) if wanted.matches(acl) else None
+
+    def _named(self, name: str, wanted: AclFilter) -> Iterator[tuple[int, int, str]]:
+        """The patterns in `_on`, of any that may be there, that a filter with this name means."""
+        kinds = ResourceType if wanted.resource_type == ResourceType.ANY else (wanted.resource_type,)
+        for kind in kinds:
+            if wanted.pattern_type != PatternType.MATCH:
+                yield from ((kind, each, name) for each in (PatternType.LITERAL, PatternType.PREFIXED))
+                continue
+            yield from ((kind, PatternType.LITERAL, each) for each in {name, WILDCARD})
+            for length in self._prefix_lengths.get(kind, ()):
+                if length <= len(name):
+                    yield kind, PatternType.PREFIXED, name[:length]
+
     def find(self, principal: str, host: str, operation: int, resource_type: int, name: str) -> Finding:
         """What the ACLs say of an operation on one resource. An ACL that denies it ends the search."""
         bit = 1 << operation

@@ -68,9 +68,9 @@ class AclChanges:
         count = 0
         for each in filters:
             found: dict[bytes, Acl] = {}
-            for acl_id, acl in self._metadata.image.acls:
-                if each.matches(acl):
-                    found[acl_id] = acl
+            for meant in self._metadata.image.acls.meant(each):
+                if meant is not None:
+                    found[meant[0]] = meant[1]
                 yield
             met.append(found)
             count += len(found)
