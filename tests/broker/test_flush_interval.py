@@ -85,7 +85,7 @@ async def _on_a_device_that_refuses_syncs(broker: AsyncBroker) -> tuple[MemorySt
     storage, node = MemoryStorage(), broker.node
     tp = TopicPartition("t", 0)
     log = PartitionLog.open(tp, storage, LogConfig(flush_messages=1), 0)
-    partition = Partition(tp, node.image.topics["t"].topic_id, log, 0, Wakes())
+    partition = Partition(tp, node.image.topics["t"].topic_id, log, 0, Wakes(broker.node.clock))
     node.partitions.add([partition])
     storage.refuses = lambda action, name: action == "sync"
     return storage, partition

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -149,6 +150,37 @@ async def test_answers_that_come_later_take_of_the_time() -> None:
     assert other.answers() == b"now"
     waiting.close()
     other.close()
+
+
+async def test_answers_that_are_ready_together_have_as_long() -> None:
+    """One record may answer thousands of fetches, and one sync of the device thousands of requests."""
+    clock, encoded = ManualClock(), list[bytes]()
+    ready = asyncio.get_running_loop().create_future()
+
+    def encode(name: bytes, _result: object) -> bytes:
+        clock.advance(1)
+        encoded.append(name)
+        return name
+
+    connections = Connections(clock, max_connections=1_000, max_idle_ms=-1)
+    listener = Listener(
+        lambda frame, _session: Later(ready, partial(encode, bytes(frame))),
+        clock,
+        connections,
+        name="PLAINTEXT",
+        max_request_bytes=100,
+    )
+    clients = [LoneClient(listener, bytes([number])) for number in range(_CONNECTIONS)]
+    for client in clients:
+        client.send(1)
+    ready.set_result(None)
+    while len(encoded) < _CONNECTIONS:
+        before = len(encoded)
+        await asyncio.sleep(0)
+        assert 0 < len(encoded) - before <= REQUESTS_TURN_MS
+    assert [client.answers() for client in clients] == [bytes([number]) for number in range(_CONNECTIONS)]
+    for client in clients:
+        client.close()
 
 
 async def test_without_long_requests_nobody_waits() -> None:

@@ -36,7 +36,7 @@ def _coordinator(broker: AsyncBroker, storage: MemoryStorage) -> ShardRunner[Gro
     before = broker.node.partitions.find(GROUP_TOPIC, runner.tp.partition)
     assert before is not None
     log = PartitionLog.open(TopicPartition(*runner.tp), storage, LogConfig(flush_messages=1), 0)
-    broker.node.partitions.add([Partition(runner.tp, before.topic_id, log, 0, Wakes())])
+    broker.node.partitions.add([Partition(runner.tp, before.topic_id, log, 0, Wakes(broker.node.clock))])
     return runner
 
 

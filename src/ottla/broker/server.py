@@ -18,6 +18,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, Protocol, cast
 from weakref import finalize
 
@@ -422,6 +423,9 @@ class Connection(asyncio.BufferedProtocol):
         self._work()
 
     def _answered(self, future: asyncio.Future[Any]) -> None:
+        if self._turn.is_over:  # one record may answer thousands
+            self._turn.wait(partial(self._answered, future))
+            return
         later, self._later = self._later, None
         if later is None or future.cancelled() or self._transport is None:
             _forget(future)
