@@ -6,8 +6,10 @@ import pytest
 
 from ottla.base.clock import ManualClock
 from ottla.base.limits import ENDINGS_AT_ONCE
+from ottla.broker.answers import Frame, Later
 from ottla.broker.connections import Connections
 from ottla.broker.listening import Listener
+from ottla.broker.session import Session
 from tests.broker.lone_connections import LoneClient
 
 
@@ -72,3 +74,43 @@ async def test_one_that_is_lost_meanwhile_has_ended() -> None:
     assert await world.turn() == 1
     assert world.listener.connections.active_ms == 0
     assert not other.transport.aborted
+
+
+async def test_one_whose_end_fails_keeps_no_other_from_it() -> None:
+    class Failing:
+        def end(self) -> None:
+            raise ConnectionError("no end")
+
+    told: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: told.append(context["exception"]))
+    world = _World()
+    world.go(ENDINGS_AT_ONCE)
+    assert not world.listener.connections.endings.may_end(Failing())
+    assert world.go(1) == 0
+    ended = [await world.turn() for _ in range(3)]
+    assert sum(ended) == 1
+    assert [str(each) for each in told] == ["no end"]
+
+
+async def test_an_end_that_is_told_again_does_not_end_what_is_carried_out_before_it() -> None:
+    """uvloop tells of it whenever the socket is read again."""
+    world = _World()
+    answers: list[asyncio.Future[bytes]] = []
+
+    def dispatch(frame: Frame, _session: Session) -> Later:
+        answers.append(asyncio.get_running_loop().create_future())
+        return Later(answers[-1], lambda answer: answer)
+
+    world.listener.dispatch = dispatch
+    client = LoneClient(world.listener)
+    client.send(2)
+    assert client.connection.eof_received()
+    answers[0].set_result(b"1")
+    await asyncio.sleep(0)
+    assert len(answers) == 2
+    assert client.connection.eof_received()
+    answers[1].set_result(b"2")
+    await asyncio.sleep(0)
+    assert client.answers() == b"12"
+    assert client.transport.is_closing()
+    client.close()

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from ottla.base.clock import ManualClock
 from ottla.broker.answers import Later
 from ottla.broker.last_frames import LastFrames
 from ottla.broker.session import Session
+from ottla.broker.turn import Turn
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey
 from ottla.wire.frames import encode_request
@@ -82,7 +84,7 @@ async def test_of_more_than_may_wait_nothing_is_begun() -> None:
         done.append(bytes(frame))
 
     session = Session("PLAINTEXT", "/127.0.0.1")
-    last = LastFrames(10)
+    last = LastFrames(10, Turn(), ManualClock())
     under_way = Later(asyncio.get_running_loop().create_future(), lambda result: None)
     assert last.take(under_way, [b"\0\0first"], dispatch, session)
     assert not last.take(None, [b"\0\0second"], dispatch, session)
@@ -94,7 +96,7 @@ async def test_of_more_than_may_wait_nothing_is_begun() -> None:
 
 
 async def test_a_stop_ends_what_is_under_way() -> None:
-    last = LastFrames(10)
+    last = LastFrames(10, Turn(), ManualClock())
     under_way = Later(asyncio.get_running_loop().create_future(), lambda result: None)
     last.take(under_way, [], lambda frame, session: None, Session("PLAINTEXT", "/127.0.0.1"))
     await asyncio.sleep(0)

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.base.clock import ManualClock
 from ottla.base.errors import CorruptDataError
-from ottla.base.limits import FEW_ELEMENTS, FRAME_BYTES_AT_ONCE, FRAMES_AT_ONCE, REQUESTS_TURN_MS
+from ottla.base.limits import FEW_ELEMENTS, FRAME_BYTES_AT_ONCE, FRAMES_AT_ONCE, REQUESTS_TURN_MS, ROW_MS
 from ottla.broker.answers import Answer, Frame, Later
 from ottla.broker.connections import Connections
 from ottla.broker.handlers.dispatch import Dispatcher
@@ -33,11 +33,12 @@ class _World:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.handled: list[bytes] = []
-        connections = Connections(self.clock, max_connections=1_000, max_idle_ms=-1)
-        listener = Listener(self._dispatch, self.clock, connections, name="PLAINTEXT", max_request_bytes=100)
+        self.connections = Connections(self.clock, max_connections=1_000, max_idle_ms=-1)
+        listener = Listener(self.dispatch, self.clock, self.connections, name="PLAINTEXT", max_request_bytes=100)
         self.clients = [LoneClient(listener, bytes([number])) for number in range(_CONNECTIONS)]
 
-    def _dispatch(self, frame: Frame, session: Session) -> Any:
+    def dispatch(self, frame: Frame, session: Session) -> Any:
+        """What the listener does with a request."""
         self.handled.append(bytes(frame))
         self.clock.advance(1)
         if frame[0] == _SENSELESS:
@@ -226,3 +227,30 @@ async def test_a_produce_of_very_many_names_is_decoded_in_steps(broker: AsyncBro
 
 async def test_a_produce_of_records_is_decoded_at_once(broker: AsyncBroker) -> None:
     assert not isinstance(_ask(broker, _produce(PartitionProduceData(0, bytes(2 * FRAME_BYTES_AT_ONCE)))), Later)
+
+
+async def test_nothing_is_carried_out_behind_a_request_that_makes_no_sense() -> None:
+    """Its connection is closed, but is lost in a later turn only; a turn of its own may be due before."""
+    world = _World()
+    client = world.clients[0]
+    client.send(ROW_MS + 1)
+    assert len(world.handled) == ROW_MS, "it goes on in the next turn"
+    client.send_bytes(b"\0\0\0\1" + bytes([_SENSELESS]) + b"\0\0\0\1b")
+    assert client.transport.aborted
+    await asyncio.sleep(0)
+    assert world.handled[-1] == bytes([_SENSELESS])
+    world.close()
+
+
+async def test_what_connections_that_are_gone_have_sent_last_has_no_more_time() -> None:
+    """They are carried out once for each connection in a turn, and hundreds may be gone in the same."""
+    world = _World()
+    produce, last = b"\0\0", world.connections.last_frames
+    for _ in range(_CONNECTIONS):
+        assert last.take(None, [produce, produce], world.dispatch, Session("PLAINTEXT", "/127.0.0.1"))
+    seen = 0
+    while len(world.handled) < 2 * _CONNECTIONS:
+        await asyncio.sleep(0)
+        assert len(world.handled) - seen <= REQUESTS_TURN_MS
+        seen = len(world.handled)
+    world.close()

@@ -85,9 +85,9 @@ class Connections:
         #: The same for those who have not said who they are: they must not take it from the others.
         self.strangers_memory = FrameMemory(MAX_STRANGERS_BYTES)
         self.unread = UnreadAnswers(MAX_UNREAD_BYTES)
-        self.last_frames = LastFrames(MAX_LAST_BYTES)
         #: Of the requests of all of them.
         self.turn = Turn()
+        self.last_frames = LastFrames(MAX_LAST_BYTES, self.turn, clock)
         self.endings = Endings()
         self._clock = clock
         self.limits = ConnectionLimits(limits or Limits(max_connections))

@@ -31,8 +31,10 @@ class Endings:
 
     def _next_turn(self) -> None:
         self._ended = 0
-        while self._waiting and self._ended < ENDINGS_AT_ONCE:
-            self._ended += 1
-            self._waiting.popleft().end()
-        if self._ended:
-            asyncio.get_running_loop().call_soon(self._next_turn)
+        try:
+            while self._waiting and self._ended < ENDINGS_AT_ONCE:
+                self._ended += 1
+                self._waiting.popleft().end()
+        finally:
+            if self._ended:
+                asyncio.get_running_loop().call_soon(self._next_turn)

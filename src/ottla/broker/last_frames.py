@@ -1,17 +1,21 @@
 """Produce requests that came before their client has closed its connection, and are not carried out yet.
 
 A producer with acks=0 waits for nothing: it closes when it has sent all. As in Kafka, what has come is written. (Where
-the connection stays half open meanwhile, `server` carries out what waits; Python's TLS cannot stay.)
+the connection stays half open meanwhile, `server` carries out what waits; Python's TLS cannot stay.) They have of the
+loop's turn what the requests of connections have.
 """
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
+from ottla.base.clock import Clock
 from ottla.base.errors import OttlaError
 from ottla.broker.answers import Answer, Dispatch, Frame, Later
 from ottla.broker.session import Session
+from ottla.broker.turn import Turn
 from ottla.wire.apis import ApiKey
 
 _log: Final = logging.getLogger(__name__)
@@ -22,9 +26,11 @@ _PRODUCE: Final = int(ApiKey.PRODUCE).to_bytes(2, "big")
 class LastFrames:
     """Those of all connections that are gone."""
 
-    def __init__(self, limit_bytes: int) -> None:
+    def __init__(self, limit_bytes: int, turn: Turn, clock: Clock) -> None:
         """Of frames that are not begun yet so many bytes are kept at most."""
         self._limit_bytes = limit_bytes
+        self._turn = turn
+        self._clock = clock
         self._held_bytes = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_stopped = False
@@ -46,7 +52,7 @@ class LastFrames:
         if under_way is None and not rest:
             return has_room
         self._held_bytes += size_bytes
-        task = asyncio.get_running_loop().create_task(_carry_out(under_way, rest, dispatch, session))
+        task = asyncio.get_running_loop().create_task(self._carry_out(under_way, rest, dispatch, session))
         self._tasks.add(task)
 
         def ended(gone: asyncio.Task[None]) -> None:
@@ -62,17 +68,35 @@ class LastFrames:
         for task in self._tasks:
             task.cancel()
 
+    async def _carry_out(
+        self, under_way: Later | None, frames: Iterable[Frame], dispatch: Dispatch, session: Session
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            await _end_of(under_way)
+            for frame in frames:
+                answer: asyncio.Future[Answer] = loop.create_future()
+                work = partial(self._dispatch, partial(dispatch, frame, session), answer)
+                if self._turn.is_over:
+                    self._turn.wait(work)
+                else:
+                    work()
+                await _end_of(await answer)
+                await asyncio.sleep(0)
+        except OttlaError as fault:
+            _log.info("what %s had sent before it closed is not carried out: %s", session.client_host, fault)
+        except Exception:  # noqa: BLE001 - logged; one bad request must not be silent
+            _log.exception("a request of %s, which has closed its connection, failed", session.client_host)
 
-async def _carry_out(under_way: Later | None, frames: Iterable[Frame], dispatch: Dispatch, session: Session) -> None:
-    try:
-        await _end_of(under_way)
-        for frame in frames:
-            await _end_of(dispatch(frame, session))
-            await asyncio.sleep(0)
-    except OttlaError as fault:
-        _log.info("what %s had sent before it closed is not carried out: %s", session.client_host, fault)
-    except Exception:  # noqa: BLE001 - logged; one bad request must not be silent
-        _log.exception("a request of %s, which has closed its connection, failed", session.client_host)
+    def _dispatch(self, dispatch: Callable[[], Answer], answer: asyncio.Future[Answer]) -> None:
+        if answer.done():
+            return  # the broker has stopped meanwhile
+        begun_ms = self._clock.monotonic_ms()
+        try:
+            answer.set_result(dispatch())
+        except Exception as fault:  # noqa: BLE001 - raised where it is waited for
+            answer.set_exception(fault)
+        self._turn.spend(self._clock.monotonic_ms() - begun_ms)
 
 
 async def _end_of(answer: Answer) -> None:

@@ -9,8 +9,8 @@ read while there is none (`frame_memory`). The buffer stays as large as it was, 
 (`connections`). A frame of megabytes is not received before those ahead of it are answered, and its memory stays
 counted until nobody uses it any more: it may wait for a thread. Of a client that has not said yet who it is one frame
 is taken at a time: until that is answered nothing more is read, and its memory stays counted. As in Kafka, a frame that
-cannot be understood closes the connection. What comes behind a connection's last request is read and dropped: if it
-were left, its end might not let the answer through.
+cannot be understood closes the connection, and what waits behind it is dropped. What comes behind a connection's last
+request is read and dropped: if it were left, its end might not let the answer through.
 Nothing that a peer sends can raise an exception out of this module.
 """
 
@@ -84,8 +84,8 @@ class Connection(asyncio.BufferedProtocol):
         self._waits_for_memory = False
         #: A frame of megabytes has begun, and what came before it is not answered yet.
         self._waits_for_answers = False
-        #: The one frame of a stranger is whole and not answered yet. It still has its memory.
-        self._has_strangers_frame = False
+        #: A stranger's frame, or one that has to wait for the next turn, is whole, has its memory, and nothing is read.
+        self._has_whole_frame = False
         self._had_frame = False
         connections = listener.connections
         self._memory = connections.strangers_memory if listener.is_guarded else connections.memory
@@ -216,9 +216,10 @@ class Connection(asyncio.BufferedProtocol):
         if frames:
             self._frame_since_ms = None
             self._had_frame = True
+            keeps_memory = self._held_bytes and self._turn.is_over and not self._is_answering
             self._waiting.add(frames)
-            if not self._is_admitted:
-                self._has_strangers_frame = True
+            if not self._is_admitted or (keeps_memory and isinstance(frames[0], bytes)):
+                self._has_whole_frame = True
                 return True
             if isinstance(frames[0], memoryview):
                 self._leave_memory_to(frames[0])
@@ -229,9 +230,9 @@ class Connection(asyncio.BufferedProtocol):
             self._take_memory(begun_bytes)
         return bool(frames)
 
-    def _cut_after_stranger(self) -> None:
-        """The one frame of a stranger is answered. The next one may be here already."""
-        self._has_strangers_frame = False
+    def _cut_behind(self) -> None:
+        """The frame that had kept its memory is carried out. The next one may be here already."""
+        self._has_whole_frame = False
         self._give_memory_back()
         self._cut(0)
 
@@ -298,7 +299,7 @@ class Connection(asyncio.BufferedProtocol):
             return "it has not said in time who it is"
         if self._waits_for_memory:
             return ""
-        held_bytes = self._held_bytes if self._reading or self._has_strangers_frame else 0
+        held_bytes = self._held_bytes if self._reading or not self._is_admitted else 0
         if held_bytes and self._memory.is_short:
             if now_ms - self.active_ms > STALLED_FRAME_MS:
                 return "its frame has stopped, and others wait for its memory (queued.max.request.bytes)"
@@ -327,7 +328,7 @@ class Connection(asyncio.BufferedProtocol):
         """
         self._has_ended = True
         has_tls = self._transport is not None and self._transport.get_extra_info("ssl_object") is not None
-        self._is_at_end = bool(self._waiting) and not has_tls
+        self._is_at_end = (self._is_at_end or bool(self._waiting)) and not has_tls  # uvloop tells of it again
         return self._is_at_end or not (has_tls or self._listener.connections.endings.may_end(self))
 
     def end(self) -> None:
@@ -363,12 +364,12 @@ class Connection(asyncio.BufferedProtocol):
             handled += 1
             frame = self._waiting.take()
             handled_bytes += len(frame)
-            is_understood = self._carry_out(frame)
-            now_ms = self._spend_since(now_ms)
+            is_understood, now_ms = self._carry_out(frame), self._spend_since(now_ms)
             if not is_understood:
+                self._waiting.forget()
                 return
-            if self._has_strangers_frame:
-                self._cut_after_stranger()
+            if self._has_whole_frame:
+                self._cut_behind()
         if self._is_at_end and not self._is_answering:
             self._transport.close()
         elif self._waits_for_answers and not self._is_answering:
@@ -379,7 +380,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _regulate(self) -> None:
         """Read the socket, unless too much waits here or there is no memory for what comes."""
-        stops = self._waiting.are_too_many() or self._has_strangers_frame or self._is_held
+        stops = self._waiting.are_too_many() or self._has_whole_frame or self._is_held
         stops = stops or self._waits_for_memory or self._waits_for_answers
         if self._transport is not None and stops is self._reading and not self._transport.is_closing():
             self._reading = not stops
@@ -413,10 +414,8 @@ class Connection(asyncio.BufferedProtocol):
         """The next turn: behind those who wait already if this one is over, else before others send."""
         if not self._turn_is_due:
             self._turn_is_due = True
-            if is_over:
-                self._turn.wait(self._take_turn)
-            else:
-                asyncio.get_running_loop().call_soon(self._take_turn)
+            wait: Callable[..., object] = self._turn.wait if is_over else asyncio.get_running_loop().call_soon
+            wait(self._take_turn)
 
     def _take_turn(self) -> None:
         self._turn_is_due = False
