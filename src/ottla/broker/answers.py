@@ -57,6 +57,12 @@ def _due(future: asyncio.Future[Any]) -> None:
         future.set_result(None)
 
 
+def forget(future: asyncio.Future[Any]) -> None:
+    """Nobody waits any more for what this one gives, nor for what that gives in its turn."""
+    if not future.cancelled() and future.exception() is None and isinstance(future.result(), Later):
+        future.result().future.cancel()
+
+
 Answer: TypeAlias = Encoded | Later
 
 

@@ -34,7 +34,7 @@ from ottla.base.limits import (
     SLOW_FRAME_MS,
     STALLED_FRAME_MS,
 )
-from ottla.broker.answers import Answer, Dispatch, Encoded, Frame, Last, Later, Throttled
+from ottla.broker.answers import Answer, Dispatch, Encoded, Frame, Last, Later, Throttled, forget
 from ottla.broker.connections import IDLE, Connections
 from ottla.broker.kept_buffer import KeptBuffer
 from ottla.broker.outbox import Outbox, make_outbox
@@ -427,7 +427,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         later, self._later = self._later, None
         if later is None or future.cancelled() or self._transport is None:
-            _forget(future)
+            forget(future)
             return
         begun_ms = self._listener.clock.monotonic_ms()
         met = future.exception() or future.result()
@@ -495,9 +495,3 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
         else:
             self.close()
-
-
-def _forget(future: asyncio.Future[Any]) -> None:
-    """Nobody waits any more for what this one gives, nor for what that gives in its turn."""
-    if not future.cancelled() and future.exception() is None and isinstance(future.result(), Later):
-        future.result().future.cancel()
