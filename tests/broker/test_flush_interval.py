@@ -104,6 +104,19 @@ async def test_what_the_device_refuses_is_not_acknowledged_and_not_shown() -> No
         assert (await fetch(client, 1)).high_watermark == 1
 
 
+async def test_what_is_deleted_while_the_device_takes_it_is_no_fault_of_the_disk(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with AsyncBroker() as broker, WireClient(broker) as client:
+        _, partition = await _on_a_device_that_refuses_syncs(broker)
+        answer = asyncio.create_task(produce(client, batch(b"x"), batch(b"y")))
+        await some_turns_until(lambda: partition.log.end_offset == 1)
+        list(broker.node.partitions.take_out(broker.node.image.topics["t"]))
+        deleted, other = await answer
+        assert (deleted.error_code, other.error_code) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE)
+    assert "until the disk takes them again" not in caplog.text
+
+
 async def _append_as_client(broker: AsyncBroker) -> None:
     async with WireClient(broker) as writer:
         [refused] = await produce(writer, batch(b"x"))

@@ -56,7 +56,8 @@ class Syncs:
         self._running: dict[Partition, asyncio.Task[None]] = {}
 
     def after(self, partition: Partition, size_bytes: int) -> "asyncio.Future[ErrorCode]":
-        """Sync the partition, then tell its watchers of `size_bytes` more. NONE, or KAFKA_STORAGE_ERROR."""
+        """Sync the partition, then tell its watchers of `size_bytes` more. NONE, or KAFKA_STORAGE_ERROR;
+        UNKNOWN_TOPIC_OR_PARTITION where it was deleted meanwhile."""
         loop = asyncio.get_running_loop()
         waiting = self._waiting.setdefault(partition, _Waiting())
         future: asyncio.Future[ErrorCode] = loop.create_future()
@@ -113,6 +114,8 @@ class Syncs:
             plan = partition.log.synced.plan()
             await asyncio.get_running_loop().run_in_executor(None, plan.sync)
         except StorageError as fault:
+            if self._find(*partition.tp) is not partition:  # its topic is deleted, and with it the files
+                return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             self.again_soon(partition)
             return self._faults.report(partition.tp, fault)
         partition.log.synced.reached(plan.offset)
