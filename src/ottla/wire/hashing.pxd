@@ -2,6 +2,12 @@
 # one of them 31.
 cimport cython
 
+@cython.locals(value=Py_ssize_t, mask=Py_ssize_t, i=Py_ssize_t, data=bytes)
+cpdef Py_ssize_t java_string_hash(str text) except? -1
+
+@cython.locals(value=Py_ssize_t)
+cpdef Py_ssize_t coordinator_partition(str name, Py_ssize_t partitions) except? -1
+
 @cython.locals(m=Py_ssize_t, mask=Py_ssize_t, seed=Py_ssize_t, length=Py_ssize_t, h=Py_ssize_t, k=Py_ssize_t, i=Py_ssize_t)
 cpdef Py_ssize_t murmur2(bytes data) except? -1
 

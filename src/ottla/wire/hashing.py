@@ -6,11 +6,12 @@ One of the compiled modules: a keyed producer hashes every record.
 
 def java_string_hash(text: str) -> int:
     """`java.lang.String.hashCode`: over UTF-16 code units, a signed 32-bit number."""
+    mask = 0xFFFFFFFF  # compiled, a number of C, as in `murmur2`
     value = 0
     data = text.encode("utf-16-be", "surrogatepass")
     for i in range(0, len(data), 2):
-        value = (31 * value + (data[i] << 8 | data[i + 1])) & 0xFFFFFFFF
-    return value - (1 << 32) if value & 0x80000000 else value
+        value = (31 * value + (data[i] << 8 | data[i + 1])) & mask
+    return value if value <= mask >> 1 else value - mask - 1
 
 
 def coordinator_partition(name: str, partitions: int) -> int:
@@ -19,7 +20,7 @@ def coordinator_partition(name: str, partitions: int) -> int:
     Kafka's `Utils.abs` clears the sign for every hash but the smallest, which becomes 0.
     """
     value = java_string_hash(name)
-    return (0 if value == -(1 << 31) else abs(value)) % partitions
+    return (0 if value == -0x80000000 else abs(value)) % partitions
 
 
 def murmur2(data: bytes) -> int:
