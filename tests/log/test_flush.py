@@ -308,8 +308,9 @@ def test_a_start_that_cannot_say_which_files_to_write_again_is_no_start() -> Non
 
 def test_who_is_killed_in_a_sync_leaves_the_note_and_a_sync_that_ends_does_not() -> None:
     storage = MemoryStorage()
-    log = open_log(storage, _EACH)
+    log = open_log(storage, LogConfig(flush_messages=1, index_interval_bytes=0))
     append(log, batch(2))
+    append(log, batch(1))
     seen: list[bool] = []
 
     def look(action: str, name: str) -> bool:

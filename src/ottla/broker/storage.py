@@ -181,10 +181,40 @@ class OpenFile(Protocol):
     def __call__(self, path: str, /, *, create: bool) -> DiskFile: ...
 
 
+class FolderNames:
+    """The folders' names in a directory: one sync of it serves all folders that were there before. Threads share it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._numbers = count(1)
+        self._newest = self._synced = 0
+        self._syncing = threading.Lock()
+
+    def came(self) -> int:
+        """There is a folder whose name the device may not know. Its number, for `sync`."""
+        self._newest = next(self._numbers)
+        return self._newest
+
+    def sync(self, number: int) -> None:
+        """Return once the device knows this name. StorageError when it refuses."""
+        with self._syncing:  # who waits here finds it done
+            newest = self._newest
+            if self._synced < number:
+                sync_directory(self._path)
+                self._synced = max(newest, number)
+
+    def sync_all(self) -> None:
+        """Sync the directory in any case: a name may be gone from it, or be of another folder."""
+        newest = self._newest
+        sync_directory(self._path)
+        self._synced = max(newest, self._synced)
+
+
 class DirectoryStorage:
     """A partition's directory, made when it is not there. StorageError where the system refuses."""
 
-    def __init__(self, path: Path, open_file: OpenFile = DiskFile) -> None:
+    def __init__(self, path: Path, open_file: OpenFile = DiskFile, names: FolderNames | None = None) -> None:
+        """`names` are those of the directory that has this one: others of it share them."""
         self.path = path
         self._open_file = open_file
         # Plain strings and no Path below: the difference shows when ten thousand partitions are made at once.
@@ -194,12 +224,13 @@ class DirectoryStorage:
         self._numbers = count(2)
         self._changed, self._synced = 1, 0
         self.sync_note = SyncNote(threading.Lock())
-        #: Whether the directory's own name may be missing on the device.
-        self._parent_changed = True
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as fault:
             raise StorageError(f"{path}: {fault.strerror}") from fault
+        self._siblings = FolderNames(path.parent) if names is None else names
+        #: Of the directory's own name, which may be missing on the device.
+        self._number = self._siblings.came()
 
     def names(self) -> list[str]:
         try:
@@ -282,9 +313,7 @@ class DirectoryStorage:
         if self._synced < changed:
             sync_directory(self.path)
             self._synced = changed
-        if self._parent_changed:
-            sync_directory(self.path.parent)
-            self._parent_changed = False
+        self._siblings.sync(self._number)
 
     def modified_ms(self, name: str) -> int:
         try:
@@ -305,6 +334,7 @@ class DirectoryDisk:
     def __init__(self, path: Path, open_file: OpenFile = DiskFile) -> None:
         self.path = path
         self._open_file = open_file
+        self._folder_names = FolderNames(path)
         self._lock: IO[bytes] | None = None
 
     def __str__(self) -> str:
@@ -336,7 +366,7 @@ class DirectoryDisk:
         return DirectoryStorage(self.path, self._open_file)
 
     def open_folder(self, name: str) -> DirectoryStorage:
-        return DirectoryStorage(self.path / name, self._open_file)
+        return DirectoryStorage(self.path / name, self._open_file, self._folder_names)
 
     def folders(self) -> list[Folder]:
         with self._telling(""), os.scandir(self.path) as found:
@@ -366,7 +396,7 @@ class DirectoryDisk:
             (self.path / folder).rename(self.path / name)
 
     def sync_names(self) -> None:
-        sync_directory(self.path)
+        self._folder_names.sync_all()
 
     def space(self) -> Space:
         with self._telling(""):

@@ -8,7 +8,7 @@ from ottla.base.errors import CorruptDataError, StorageError
 from ottla.log.checkpoint import decode_leader_epochs, encode_leader_epochs
 from ottla.log.names import LEADER_EPOCH_CHECKPOINT
 from ottla.log.results import EpochEndOffset
-from ottla.log.storage import Storage, sync_whole
+from ottla.log.storage import Changing, Storage, sync_whole
 from ottla.wire.batch import NO_PARTITION_LEADER_EPOCH, BatchHeader
 
 _UNKNOWN = EpochEndOffset(-1, -1)
@@ -16,7 +16,7 @@ _UNKNOWN = EpochEndOffset(-1, -1)
 _MAX_EPOCH = 2**31 - 1
 
 
-class LeaderEpochs:
+class LeaderEpochs(Changing):
     """Epochs and start offsets, both ascending; every change is written at once (there are few)."""
 
     def __init__(self, storage: Storage, newest: int | None = None, *, is_theirs: bool = False) -> None:
@@ -25,6 +25,7 @@ class LeaderEpochs:
         A batch, or a file, that says so was changed: no checksum covers an epoch. `is_theirs`: Apache Kafka was here
         last. It leaves an empty file where it has moved a log without records to another directory.
         """
+        super().__init__()
         self._storage = storage
         self._newest = _MAX_EPOCH if newest is None else newest
         self._entries: list[tuple[int, int]] = []
@@ -158,8 +159,10 @@ class LeaderEpochs:
         """Have the checkpoint on the device, before batches go whose epochs nothing else says. It may run in another
         thread. StorageError."""
         if self._entries:
+            changes = self.changes
             sync_whole(self._storage, [self._storage.open(LEADER_EPOCH_CHECKPOINT)])
             self._storage.sync_names()
+            self.reached(changes)
 
     def sync_or_owe(self) -> None:
         """The same at a start, which goes on when the disk refuses: then the stop has to do it."""
@@ -182,6 +185,7 @@ class LeaderEpochs:
     def save(self, *, sync: bool) -> None:
         """Write the checkpoint, if there is anything to write."""
         if self._entries or self._storage.read(LEADER_EPOCH_CHECKPOINT) is not None:
+            self.changes += 1
             self._storage.write(LEADER_EPOCH_CHECKPOINT, encode_leader_epochs(self._entries), sync=sync)
         self._is_behind = False
 

@@ -14,7 +14,7 @@ from ottla.log.producers import ProducerState
 from ottla.log.segment import Segment
 from ottla.log.segments import Segments
 from ottla.log.snapshot import PlannedSnapshots, Snapshots
-from ottla.log.storage import File, Storage, sync_whole
+from ottla.log.storage import Changing, File, Storage, sync_whole
 
 #: How many segments one flush syncs; three files each are open meanwhile.
 _AT_ONCE: Final = 32
@@ -28,12 +28,20 @@ class FlushPlan:
     """
 
     def __init__(
-        self, offset: int, files: Sequence[File], storage: Storage, snapshots: PlannedSnapshots | None = None
+        self,
+        offset: int,
+        files: Sequence[File],
+        storage: Storage,
+        snapshots: PlannedSnapshots | None = None,
+        *,
+        changing: Sequence[Changing] = (),
     ) -> None:
+        """`changing`: what the next flush may leave out, as it is now, or is left out by this one already."""
         self.offset = offset
         self.storage = storage
         self._files = tuple(files)
         self._snapshots = snapshots
+        self._changes = [(each, each.changes) for each in changing]
 
     @property
     def is_long(self) -> bool:
@@ -58,6 +66,11 @@ class FlushPlan:
         if files:
             self.storage.sync_names()
 
+    def done(self) -> None:
+        """All of it is on the device: the next flush need not sync it again."""
+        for each, changes in self._changes:
+            each.reached(changes)
+
 
 def plan_flush(
     storage: Storage,
@@ -70,15 +83,18 @@ def plan_flush(
     """What brings a log to the device, which has it up to `offset`. Its indexes are written now. StorageError."""
     files = segments.retired_files(offset)
     wanted = segments.ending_after(offset)
+    changing: list[Changing] = []
     for segment in wanted[:_AT_ONCE]:
         segment.save_indexes()
         files += segment.files()
+        changing += segment.offset_index, segment.time_index
     if len(wanted) > _AT_ONCE and wanted[_AT_ONCE].base_offset < producers.end_offset:
-        return FlushPlan(wanted[_AT_ONCE].base_offset, files, storage)
-    if epochs.file_name is not None:
+        return FlushPlan(wanted[_AT_ONCE].base_offset, files, storage, changing=changing)
+    if epochs.file_name is not None and epochs.is_unsynced:
         files.append(storage.open(epochs.file_name))
+    changing.append(epochs)
     planned = snapshots.planned(producers, (*segments.retired_bases, *segments.bases))
-    return FlushPlan(producers.end_offset, files, storage, planned)
+    return FlushPlan(producers.end_offset, files, storage, planned, changing=changing)
 
 
 def heed_refusals(

@@ -15,7 +15,7 @@ from typing import ClassVar, Final, NamedTuple
 
 from ottla.base.errors import CorruptDataError
 from ottla.log.index_order import ascend
-from ottla.log.storage import Buffer, Storage
+from ottla.log.storage import Buffer, Changing, Storage
 
 _OFFSET_ENTRY: Final = Struct(">ii")
 _TIME_ENTRY: Final = Struct(">qi")
@@ -49,13 +49,14 @@ def time_entries(content: Buffer, base_offset: int) -> Iterator[TimestampEntry]:
     return (TimestampEntry(time_ms, base_offset + relative) for time_ms, relative in _TIME_ENTRY.iter_unpack(whole))
 
 
-class _Index:
+class _Index(Changing):
     """What both indexes share: the file, the entries' bytes, and how many entries fit."""
 
     entry_bytes: ClassVar[int]
     __slots__ = ("_buffer", "_dirty", "_saved_bytes", "_storage", "base_offset", "max_entries", "name")
 
     def __init__(self, storage: Storage, name: str, base_offset: int, max_bytes: int) -> None:
+        super().__init__()
         self._storage = storage
         self._buffer: bytearray | None = None
         self._saved_bytes = 0
@@ -91,9 +92,11 @@ class _Index:
         file = self._storage.open(self.name, create=True)
         try:
             if file.size_bytes > self._saved_bytes:  # entries were cut, or another broker has preallocated the file
+                self.changes += 1
                 file.truncate(self._saved_bytes)
             self._saved_bytes = file.size_bytes
             if len(buffer) > self._saved_bytes:
+                self.changes += 1
                 file.append([bytes(buffer[self._saved_bytes :])])
                 self._saved_bytes = len(buffer)
         finally:

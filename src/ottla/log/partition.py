@@ -46,7 +46,7 @@ from ottla.log.rolling import Rolling
 from ottla.log.segment import Segment
 from ottla.log.segments import Segments
 from ottla.log.snapshot import Snapshots
-from ottla.log.storage import Buffer, Slice, Storage
+from ottla.log.storage import Buffer, Slice, Storage, sync_whole
 from ottla.log.timestamps import Search, search
 from ottla.log.topic_id import take_topic_id
 from ottla.log.txn_index import AbortsSeal
@@ -466,6 +466,7 @@ class PartitionLog:
         """The plan's `sync` has returned: recovery may begin at its offset."""
         self.recovery_point = max(self.recovery_point, plan.offset)
         self.synced.reached(plan.offset)
+        plan.done()
 
     def flush(self, *, sync: bool = True) -> None:
         """Make everything durable now. Blocks until the device has it (not without `sync`: see `close`)."""
@@ -482,9 +483,13 @@ class PartitionLog:
 
         Without `sync` the clean-shutdown marker survives the end of the process, but not a loss of power.
         """
-        self._segments.active.end()
+        active = self._segments.active
+        changes = active.time_index.changes
+        active.end()
         if sync and self._epochs.is_owed:
             self._epochs.sync()
+        if sync and active.time_index.changes > changes and not self.needs_flush:
+            sync_whole(self._storage, active.files())  # behind a flush, the newest timestamp was not in the index yet
         self.flush(sync=sync)
         self._snapshots.ensure(self._producers)
         self._segments.close()

@@ -82,6 +82,8 @@ class Segment:
         try:
             segment._log = storage.open(file_name(base_offset, LOG), create=True)
             segment._log.truncate(0)
+            segment.offset_index.is_made()
+            segment.time_index.is_made()
             segment.forget_indexes()
             segment.save_indexes()
         except StorageError:
@@ -184,12 +186,10 @@ class Segment:
         self.txn_index.save()
 
     def files(self) -> list[File]:
-        """Open handles of all files that a flush must sync."""
-        names = [
-            self.offset_index.name,
-            self.time_index.name,
-            *([self.txn_index.name] if self.txn_index.entries else []),
-        ]
+        """Open handles of all files that a flush must sync: not of an index that the device has as it is."""
+        names = [each.name for each in (self.offset_index, self.time_index) if each.is_unsynced]
+        if self.txn_index.entries:
+            names.append(self.txn_index.name)
         return [self.log_file(), *(self._storage.open(name, create=True) for name in names)]
 
     def log_file(self) -> File:

@@ -218,17 +218,14 @@ class Snapshots:
             draft.is_written = True
         self._owed.pop(draft.offset, None)
 
-    def up_to(self, offset: int) -> list[File]:
-        """The newest one that is not beyond this offset, as an open file; none where there is none."""
-        offsets = [each for each in self.offsets() if each <= offset]
-        return [self._storage.open(file_name(each, SNAPSHOT)) for each in offsets[-1:]]
-
     def ensure(self, state: ProducerState) -> None:
         """Take one at the state's end offset if there is none, and have it on the device.
 
         Recovery may have removed it. Apache Kafka, after a stop in order, believes that a log without a snapshot has no
         producers, and forgets an open transaction.
         """
+        if self._begun_offset == state.end_offset and not self._owed:
+            return  # a flush has it, and nobody removes the newest one
         if state.end_offset > 0 and file_name(state.end_offset, SNAPSHOT) not in self._storage.names():
             self._storage.write(file_name(state.end_offset, SNAPSHOT), encode_snapshot(state.producers.values()))
 
@@ -305,10 +302,13 @@ class Snapshots:
         """Remove the snapshots of deleted segments. One that cannot be removed stays."""
         self._discard(each for each in self.offsets() if each < offset)
 
-    def prune(self, segment_bases: Collection[int], end_offset: int) -> None:
-        """Of those up to this offset remove all but the segments' own snapshots and the newest ones."""
-        others = [offset for offset in self.offsets() if offset <= end_offset and offset not in segment_bases]
+    def prune(self, segment_bases: Collection[int], end_offset: int) -> list[File]:
+        """Of those up to this offset remove all but the segments' own snapshots and the newest ones. The newest of all
+        as an open file; none where there is none."""
+        offsets = [offset for offset in self.offsets() if offset <= end_offset]
+        others = [offset for offset in offsets if offset not in segment_bases]
         self._discard(others[:-_FLUSH_SNAPSHOTS])
+        return [self._storage.open(file_name(each, SNAPSHOT)) for each in offsets[-1:]]
 
     def _discard(self, offsets: Iterable[int]) -> None:
         """Remove snapshots that nobody needs. One that cannot be removed does no harm, and is tried again later."""
@@ -346,8 +346,7 @@ class PlannedSnapshots:
         while self._drafts:
             self._snapshots.pay(self._drafts[0])
             del self._drafts[0]
-        self._snapshots.prune(self._segment_bases, self._end_offset)
-        return self._snapshots.up_to(self._end_offset)
+        return self._snapshots.prune(self._segment_bases, self._end_offset)
 
 
 def _pack(entry: ProducerEntry) -> bytes:

@@ -149,6 +149,30 @@ class Slice(NamedTuple):
         return self.file.read(self.position, self.length_bytes)
 
 
+class Changing:
+    """Of a file that a log writes: whether the device has what it says. A flush leaves out one that it has."""
+
+    __slots__ = ("_synced_changes", "changes")
+
+    def __init__(self) -> None:
+        #: How often it was written. Nobody knows what the process before this one has brought to the device.
+        self.changes = 1
+        self._synced_changes = 0
+
+    @property
+    def is_unsynced(self) -> bool:
+        """Whether the device may have something else."""
+        return self.changes > self._synced_changes
+
+    def is_made(self) -> None:
+        """The file was made by this process, and nothing is in it. Of its name this says nothing."""
+        self.changes = self._synced_changes = 0
+
+    def reached(self, changes: int) -> None:
+        """The device has the first so many changes."""
+        self._synced_changes = max(self._synced_changes, changes)
+
+
 class SyncNote:
     """A file that is there while other files are synced, and for good when the system has refused that.
 
