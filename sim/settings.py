@@ -14,6 +14,7 @@ def of_the_broker(rng: random.Random, host: str, port: int) -> dict[str, tuple[s
         "group.initial.rebalance.delay.ms": rng.choice(("0", "300")),
         "group.min.session.timeout.ms": "500",
         "log.retention.hours": "-1",
+        "num.recovery.threads.per.data.dir": "1",  # a simulated disk is not made for several threads
         # clocks are set by hours here, and no record is to be refused for it
         "log.message.timestamp.after.max.ms": str(2**62),
         "max.incremental.fetch.session.cache.slots": rng.choice(("0", "1", "1000")),

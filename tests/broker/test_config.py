@@ -97,7 +97,9 @@ def test_kafkas_own_server_properties_are_used_as_they_are(tmp_path: Path, caplo
     # Those of its settings that are not the default and are for nothing are named.
     said = caplog.messages[0]
     assert "inter.broker.listener.name" in said
-    assert "num.recovery.threads.per.data.dir" in said
+    assert "share.coordinator.state.topic.min.isr" in said
+    assert "num.recovery.threads.per.data.dir" not in said, "the stop has as many threads"
+    assert config.int("num.recovery.threads.per.data.dir") == 1
     assert "num.io.threads" not in said
 
 

@@ -206,7 +206,7 @@ class BrokerApp:
             self.node.timers.close()
         try:
             if recovered is not None:
-                recovered.close()
+                recovered.close(self._config.int("num.recovery.threads.per.data.dir"))
         except StorageError as fault:
             raise StorageError(
                 f"stopped without the mark of a clean stop, the next start checks the logs: {fault}"

@@ -117,7 +117,6 @@ group.coordinator.threads int 4 1..
 log.cleaner.threads int 1 0..
 num.io.threads int 8 1..
 num.network.threads int 3 1..
-num.recovery.threads.per.data.dir int 2 1..
 num.replica.alter.log.dirs.threads int -
 producer.purgatory.purge.interval.requests int 1000
 queued.max.requests int 500 1..

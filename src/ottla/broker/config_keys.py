@@ -172,6 +172,13 @@ LOG: Final = (
         _at_least_0,
     ),
     ConfigKey(
+        "num.recovery.threads.per.data.dir",
+        INT,
+        8,
+        "Threads that bring the logs to the device at a stop in order, 64 at most. A start uses one.",
+        _at_least_1,
+    ),
+    ConfigKey(
         "log.flush.scheduler.interval.ms",
         LONG,
         _LONG_MAX,

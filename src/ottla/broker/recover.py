@@ -45,10 +45,11 @@ class Recovered(NamedTuple):
     metadata: ClusterMetadata
     partitions: Partitions
 
-    def close(self) -> None:
+    def close(self, threads: int = 1) -> None:
         """Flush and close all logs, and leave the mark of a clean stop. StorageError when the disk refuses something.
 
-        The partitions are closed nevertheless, and there is no such mark.
+        The partitions are closed nevertheless, and there is no such mark. More `threads` than one need a disk that
+        several may use.
         """
         clean = False
         try:
@@ -56,7 +57,7 @@ class Recovered(NamedTuple):
             clean = True
         finally:
             epoch = self.metadata.image.broker_epochs.get(self.properties.node_id, -1)
-            self.partitions.close(clean=clean, broker_epoch=epoch)
+            self.partitions.close(clean=clean, broker_epoch=epoch, threads=threads)
 
 
 def recover(config: BrokerConfig, clock: Clock, disk: Disk, rng: random.Random, tell: Tell = log_told) -> Recovered:

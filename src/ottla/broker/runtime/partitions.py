@@ -5,7 +5,6 @@ Other code never keeps a partition. It asks for it by name each time, so that on
 """
 
 import asyncio
-import logging
 import os
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,6 +21,7 @@ from ottla.broker.disk import Disk, Space
 from ottla.broker.metadata.image import MetadataImage, TopicImage
 from ottla.broker.metadata.names import METADATA_TOPIC
 from ottla.broker.runtime.checkpoints import Checkpoints, PartitionOffsets
+from ottla.broker.runtime.closing import do_all
 from ottla.broker.runtime.directories import make_free, mark_deleted, remove_partition, set_strays_aside
 from ottla.broker.runtime.faults import DiskFaults
 from ottla.broker.runtime.findings import told_of
@@ -37,8 +37,6 @@ from ottla.log.results import Appended, Origin
 from ottla.log.witnesses import Outside
 from ottla.wire.batch import MARKER_BATCH_BYTES
 from ottla.wire.errors import ErrorCode
-
-_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -377,19 +375,21 @@ class Partitions:
     def _metadata_end(self) -> int | None:
         return None if self._metadata_log is None else self._metadata_log.synced.offset
 
-    def close(self, *, clean: bool = True, broker_epoch: int = -1) -> None:
+    def close(self, *, clean: bool = True, broker_epoch: int = -1, threads: int = 1) -> None:
         """Flush and close everything, and leave the mark of a clean shutdown unless something else was not `clean`.
 
-        `broker_epoch` goes into that mark.
+        `broker_epoch` goes into that mark. The logs are closed in as many `threads`; with one, in order.
 
         StorageError when the disk refuses something. Everything else is flushed and closed nevertheless, and there is
         no such mark.
         """
         self._files.shutdown()
         self.batches.shutdown(cancel_futures=True)
-        logs = [each.log for each in self._partitions.values()]
-        faults = [*_faults(log.flush for log in logs), *_faults([self.checkpoint_plan(is_last=True)])]
-        faults += _faults(log.close for log in logs)
+        closing = [each.log.close for each in self._partitions.values()]
+        refused = do_all(closing, threads)
+        faults = [*refused.values(), *do_all([self.checkpoint_plan(is_last=True)], 1).values()]
+        # Once more: on a full disk the others have made room.
+        faults += do_all([closing[number] for number in refused], 1).values()
         if faults:
             raise faults[0]
         if clean:
@@ -418,20 +418,6 @@ def _offsets(partition: Partition, *, is_last: bool = False) -> PartitionOffsets
         log.compaction.bases if is_last else (),
         log.compaction.thinned_below,
     )
-
-
-def _faults(work: Iterable[Callable[[], None]]) -> list[StorageError]:
-    """Do all of it. Returns what went wrong."""
-    faults = []
-    for each in work:
-        try:
-            each()
-        except StorageError as fault:
-            faults.append(fault)
-        except Exception as fault:  # noqa: BLE001 - logged, and told as a fault
-            _log.exception("a log cannot be closed")
-            faults.append(StorageError(f"{type(fault).__name__}: {fault}"))
-    return faults
 
 
 def _not_here(tp: TopicPartition) -> Appended:
