@@ -36,7 +36,7 @@ class FlushPlan:
         *,
         changing: Sequence[Changing] = (),
     ) -> None:
-        """`changing`: what the next flush may leave out, as it is now, or is left out by this one already."""
+        """`changing`: what the device has, as it is now, when `sync` has returned (`done`)."""
         self.offset = offset
         self.storage = storage
         self._files = tuple(files)
