@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from sys import setprofile
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from ottla.base.clock import SystemClock
+from ottla.broker.handlers.table import TABLE
 from ottla.testing import AsyncBroker
+from tests.broker.wire_client import WireClient
 
 _CALLBACK = events.Handle._run.__code__
 _LOOK = selectors.DefaultSelector.select.__code__
@@ -67,6 +69,11 @@ def _name(callback: Any) -> str:
     return str(getattr(called, "__qualname__", called))
 
 
+class _Address(NamedTuple):
+    host: str
+    port: int
+
+
 class CountedBroker:
     """Its loop is asyncio's own, in which every callback is a call of Python."""
 
@@ -86,7 +93,14 @@ class CountedBroker:
         finally:
             self._ready.set()
 
+    def client(self) -> WireClient:
+        """A connection to it, to be opened."""
+        host, _, port = self.bootstrap_servers.rpartition(":")
+        return WireClient(_Address(host, int(port)))
+
     def __enter__(self) -> "CountedBroker":
+        for entry in TABLE.values():
+            entry.load()  # the first request of an API imports its module, once
         self._thread.start()
         self._ready.wait()
         assert self._loop is not None, "the broker does not start"

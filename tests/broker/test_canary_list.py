@@ -10,7 +10,6 @@ from collections.abc import Iterator
 import pytest
 
 from bench.heavy_figures import HEAVY, SETTINGS, tidy
-from ottla.broker.handlers.table import TABLE
 from tests.broker.counted_turns import CountedBroker
 
 #: The largest turn of calls of Python and C. It takes some 2 ms.
@@ -35,8 +34,6 @@ _SCALES = {
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[CountedBroker]:
-    for entry in TABLE.values():
-        entry.load()  # the first request of an API imports its module, once
     with CountedBroker(
         {"offsets.topic.num.partitions": "5", "transaction.state.log.num.partitions": "5", **SETTINGS}
     ) as it:

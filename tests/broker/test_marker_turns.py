@@ -3,7 +3,6 @@
 import asyncio
 
 from bench.wire import Wire, made_topic, settled
-from ottla.broker.handlers.table import TABLE
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -34,7 +33,5 @@ async def _fence_everywhere(broker: CountedBroker) -> None:
 
 
 def test_t14_markers_that_are_refused_everywhere_take_several_turns() -> None:
-    for entry in TABLE.values():
-        entry.load()  # the first request of an API imports its module, once
     with CountedBroker({"transaction.state.log.num.partitions": "1"}) as broker:
         asyncio.run(_fence_everywhere(broker))

@@ -6,12 +6,10 @@ Members of a consumer group need no connection of their own, so there may be tho
 
 import asyncio
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import pytest
 
 from ottla.broker.handlers.parts import PART_NAMES
-from ottla.broker.handlers.table import TABLE
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, DescribedGroup
@@ -27,22 +25,10 @@ _MEMBERS = 8 * PART_NAMES
 _CALLS_OF_EACH = 50
 
 
-class _Address(NamedTuple):
-    host: str
-    port: int
-
-
 @pytest.fixture(scope="module")
 def broker() -> Iterator[CountedBroker]:
-    for entry in TABLE.values():
-        entry.load()
     with CountedBroker({}) as it:
         yield it
-
-
-def _client(broker: CountedBroker) -> WireClient:
-    host, _, port = broker.bootstrap_servers.rpartition(":")
-    return WireClient(_Address(host, int(port)))
 
 
 async def _found(client: WireClient, group_id: str) -> None:
@@ -84,7 +70,7 @@ def test_very_many_members_of_a_consumer_group_leave_in_parts(broker: CountedBro
     stays = members.pop(PART_NAMES)
 
     async def run() -> None:
-        async with _client(broker) as client:
+        async with broker.client() as client:
             await _join(client, group_id, are_static=are_static)
             epoch = (await _described(client, group_id)).group_epoch
             with broker.counted() as turns:
@@ -104,7 +90,7 @@ def test_very_many_ids_that_were_given_out_are_taken_back_in_parts(broker: Count
     asked = JoinGroupRequest("p", 60_000, 60_000, "", None, "consumer", (JoinGroupRequestProtocol("range", b""),))
 
     async def run() -> None:
-        async with _client(broker) as client:
+        async with broker.client() as client:
             await _found(client, "p")
             given = [(await client.ask(ApiKey.JOIN_GROUP, asked)).member_id for _ in range(_MEMBERS)]
             twice = (*map(MemberIdentity, given), MemberIdentity(given[0]))

@@ -6,13 +6,13 @@ Counted, as in `test_canary_list`: every refusal is a decision and a line of the
 import asyncio
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import pytest
 
 from ottla.base.clock import SystemClock
 from ottla.broker.handlers import metadata
-from ottla.broker.handlers.table import TABLE, RequestContext
+from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.image import MetadataImage
 from ottla.broker.metadata.records import TopicRecord
 from ottla.broker.runtime.slices import Slices
@@ -28,16 +28,10 @@ from ottla.wire.messages.describe_producers import DescribeProducersRequest, Top
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.broker.counted_turns import CountedBroker
 from tests.broker.guarded import GUARDED
-from tests.broker.wire_client import WireClient
 
 #: As in `test_canary_list`. One turn for all of them makes more than 200,000.
 _CALLS = 20_000
 _NAMES = tuple(f"t{number}" for number in range(2_000))
-
-
-class _Address(NamedTuple):
-    host: str
-    port: int
 
 
 _ASKED: dict[ApiKey, tuple[Any, str]] = {
@@ -58,8 +52,6 @@ _ASKED: dict[ApiKey, tuple[Any, str]] = {
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[CountedBroker]:
-    for entry in TABLE.values():
-        entry.load()
     with CountedBroker(dict(GUARDED)) as it:
         yield it
 
@@ -78,8 +70,7 @@ def test_names_that_are_told_to_the_audit_log_take_turns(telling_broker: Counted
         request = request._replace(validate_only=True)
 
     async def run() -> None:
-        host, _, port = telling_broker.bootstrap_servers.rpartition(":")
-        async with WireClient(_Address(host, int(port))) as client:
+        async with telling_broker.client() as client:
             with telling_broker.counted() as turns:
                 answer = await client.ask(key, request)
         assert len(getattr(answer, _ASKED[key][1])) == len(_NAMES)
@@ -93,8 +84,7 @@ def test_names_that_are_refused_take_turns(broker: CountedBroker, key: ApiKey) -
     request, told = _ASKED[key]
 
     async def run() -> None:
-        host, _, port = broker.bootstrap_servers.rpartition(":")
-        async with WireClient(_Address(host, int(port))) as client:
+        async with broker.client() as client:
             with broker.counted() as turns:
                 answer = await client.ask(key, request)
         refused = getattr(answer, told)

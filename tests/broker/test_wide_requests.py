@@ -5,31 +5,22 @@ Counted, as in `test_canary_list`: what is left in one turn is a look at each na
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
-from ottla.broker.handlers.table import TABLE
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from tests.broker.counted_turns import CountedBroker
-from tests.broker.wire_client import WireClient
 
 _NAMES = 12_000
 _CALLS_OF_EACH = 5
 
 
-class _Address(NamedTuple):
-    host: str
-    port: int
-
-
 @pytest.fixture(scope="module")
 def broker() -> Iterator[CountedBroker]:
-    for entry in TABLE.values():
-        entry.load()
     with CountedBroker({}) as it:
         yield it
 
@@ -38,8 +29,7 @@ def _answer(broker: CountedBroker, key: ApiKey, request: Any, version: int) -> A
     """The answer, made in turns."""
 
     async def run() -> Any:
-        host, _, port = broker.bootstrap_servers.rpartition(":")
-        async with WireClient(_Address(host, int(port))) as client:
+        async with broker.client() as client:
             with broker.counted() as turns:
                 answer = await client.ask(key, request, version)
         assert 0 < turns.most < _NAMES * _CALLS_OF_EACH, f"{turns.most:,} calls in one turn of {turns.whose}"
