@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 import sys
 import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from bench.beside import beside
 from bench.figure import Values, percentile
 from bench.wire import NOW_MS, Wire, made_topic, settled
 from ottla.wire.apis import ApiKey
@@ -36,18 +36,9 @@ _PATIENCE_S = 60.0
 @contextmanager
 def canary(bootstrap: str, during: str, found: Values) -> Iterator[None]:
     """Put what another client waits while the body runs into `found`."""
-    command = [sys.executable, "-m", "bench.canary", bootstrap]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        process.stdout.readline()  # it has begun
-        try:
-            yield
-            said, _ = process.communicate(timeout=_PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            raise TimeoutError(f"another client waits for more than {_PATIENCE_S:.0f} s") from None
-        finally:
-            process.kill()
-    slowest, high = json.loads(said)
+    with beside("bench.canary", bootstrap, wait_s=_PATIENCE_S, late="another client is not served") as said:
+        yield
+    slowest, high = said
     found[f"{during}: {SLOWEST}"] = slowest
     found[f"{during}: {HIGH}"] = high
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import socket
 import struct
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from bench.beside import beside
 from bench.wire import VERSIONS
 from ottla.wire.apis import ApiKey
 from ottla.wire.batch import iter_headers
@@ -71,18 +71,10 @@ def _frame(connection: socket.socket, buffer: bytearray) -> memoryview:
 @contextmanager
 def reading(bootstrap: str, topic: str, records: int, arrivals: list[Arrival]) -> Iterator[None]:
     """Have a process read while the body writes; afterwards `arrivals` has what it saw. TimeoutError."""
-    command = [sys.executable, "-m", "bench.raw_reader", bootstrap, topic, str(records)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        process.stdout.readline()  # it is connected
-        try:
-            yield
-            said, _ = process.communicate(timeout=_WAIT_S)
-        except subprocess.TimeoutExpired:
-            raise TimeoutError(f"the reader has not got all of {records} records within {_WAIT_S:.0f} s") from None
-        finally:
-            process.kill()
-    arrivals += [Arrival(*each) for each in json.loads(said)]
+    late = f"the reader has not got all of {records} records"
+    with beside("bench.raw_reader", bootstrap, topic, str(records), wait_s=_WAIT_S, late=late) as said:
+        yield
+    arrivals += [Arrival(*each) for each in said]
 
 
 def waits_us(arrivals: Sequence[Arrival], due_s: Callable[[int], float], first: int = 0) -> list[float]:

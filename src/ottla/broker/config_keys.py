@@ -174,7 +174,7 @@ LOG: Final = (
     ConfigKey(
         "num.recovery.threads.per.data.dir",
         INT,
-        8,
+        2,
         "Threads that bring the logs to the device at a stop in order, 64 at most. A start uses one.",
         _at_least_1,
     ),
