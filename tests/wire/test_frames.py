@@ -26,6 +26,7 @@ from ottla.wire.frames import (
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.messages.metadata import MetadataRequest
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.wire.spare_memory import SpareMemory
 
 FRAMES = st.lists(st.binary(max_size=300), max_size=8)
 
@@ -79,9 +80,9 @@ def test_a_declared_length_alone_takes_no_memory() -> None:
     assert _resident_bytes() - before < 2**26
 
 
-@pytest.mark.parametrize("huge_pages", [False, True])
-def test_a_large_frame_is_handed_out_without_a_copy_and_nothing_of_it_is_kept(huge_pages: bool) -> None:
-    buffer = FrameBuffer(2**30, huge_pages=huge_pages)
+@pytest.mark.parametrize("spare", [None, SpareMemory(2**24)])
+def test_a_large_frame_is_handed_out_without_a_copy_and_nothing_of_it_is_kept(spare: SpareMemory | None) -> None:
+    buffer = FrameBuffer(2**30, spare=spare)
     head = struct.pack(">i", LARGE_FRAME_BYTES + 1)
     feed(buffer, head + b"abc", iter(lambda: 7, 0))
     assert (buffer.begun, buffer.begun_bytes) == (head + b"abc", LARGE_FRAME_BYTES + 5)
@@ -97,13 +98,13 @@ def test_a_large_frame_is_handed_out_without_a_copy_and_nothing_of_it_is_kept(hu
     assert len(buffer.get_buffer()) == IDLE_BUFFER_BYTES
 
 
-@pytest.mark.parametrize("huge_pages", [False, True])
-def test_frames_follow_each_other_whatever_their_sizes(huge_pages: bool) -> None:
+@pytest.mark.parametrize("spare", [None, SpareMemory(2**24)])
+def test_frames_follow_each_other_whatever_their_sizes(spare: SpareMemory | None) -> None:
     sizes = (10, LARGE_FRAME_BYTES + 1, 0, LARGE_FRAME_BYTES, LARGE_FRAME_BYTES + 70_000, 3)
     frames = [bytes([i]) * size for i, size in enumerate(sizes, 1)]
     stream = b"".join(struct.pack(">i", len(f)) + f for f in frames)
     for size in (65_536, 999_983, 10**8):
-        buffer = FrameBuffer(2**30, huge_pages=huge_pages)
+        buffer = FrameBuffer(2**30, spare=spare)
         assert feed(buffer, stream, iter(lambda: size, 0)) == frames  # noqa: B023 - used at once
 
 

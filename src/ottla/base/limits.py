@@ -173,6 +173,11 @@ SLOW_FRAME_MS: Final = 30_000
 #: A larger frame is received into memory of its own. The buffer of a connection grows so far and stays: a produce
 #: request of a megabyte (`max.request.size` of Kafka's producer) fits with its headers, so it needs no new memory.
 LARGE_FRAME_BYTES: Final = 2_097_152
+#: The same for a client, whose frames get memory that was used before.
+REUSED_FRAME_BYTES: Final = 262_144
+#: Bytes of such memory that all clients of a process keep: the answers to a few fetches of four partitions with the
+#: default `max.partition.fetch.bytes`. An answer of more than half of it gets new memory.
+MAX_SPARE_BYTES: Final = 16_777_216
 #: Bytes of such a frame that are taken from the socket at once.
 RECEIVED_AT_ONCE_BYTES: Final = 1_048_576
 

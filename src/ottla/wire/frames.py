@@ -8,7 +8,6 @@ never in ApiVersions, whose answer must be readable to a client that does not kn
 import mmap
 import struct
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from ottla.base.limits import (
@@ -18,10 +17,12 @@ from ottla.base.limits import (
     MAX_STRING_BYTES,
     MAX_TAGGED_FIELDS,
     RECEIVED_AT_ONCE_BYTES,
+    REUSED_FRAME_BYTES,
 )
 from ottla.wire.apis import API, Api, ApiKey
 from ottla.wire.codec import Buffer, UnwritableTextError, WireError
 from ottla.wire.schema import decode, encode, encode_element_steps, encode_pieces, encode_steps
+from ottla.wire.spare_memory import SpareMemory
 
 _HEAD: Final = struct.Struct(">hhi")
 _SIZE: Final = struct.Struct(">i")
@@ -29,9 +30,6 @@ _INT16: Final = struct.Struct(">h")
 #: Length, correlation id, and how many tagged fields.
 _RESPONSE: Final = struct.Struct(">ii")
 _TAGGED_RESPONSE: Final = struct.Struct(">iib")
-#: Linux's; and how large a huge page is on most machines.
-_MADV_HUGEPAGE: Final[int | None] = getattr(mmap, "MADV_HUGEPAGE", None)
-_HUGE_PAGE_BYTES: Final = 2_097_152
 
 
 class UnsupportedVersionError(WireError):
@@ -239,8 +237,8 @@ class FrameBuffer:
     The loop asks for room (`get_buffer`), fills it, and `commit` returns the whole frames, each copied out once. A
     length that is negative or above `max_bytes` raises WireError before room for it is made. A frame of more than
     LARGE_FRAME_BYTES is received into memory of its own and handed out as a view of that, without a copy: the system
-    gives this memory page by page, as bytes come. With `huge_pages` the pages are of 2 MiB, where the system has such:
-    receiving takes a fifth of the time, and a frame of which little is here yet may have 2 MiB already.
+    gives this memory page by page, as bytes come. With `spare`, a frame of more than REUSED_FRAME_BYTES gets memory
+    that was used before, if there is some that nobody uses any more.
 
     With `one_by_one`, for a peer that is not trusted, `commit` hands out one frame and leaves those behind it where
     they are, for a `commit(0)`; and the buffer, which stays as large as it once was, does not grow above
@@ -253,7 +251,6 @@ class FrameBuffer:
     __slots__ = (
         "_buffer",
         "_end",
-        "_huge_pages",
         "_is_filled",
         "_is_tight",
         "_large",
@@ -261,17 +258,20 @@ class FrameBuffer:
         "_large_from",
         "_max_bytes",
         "_one_by_one",
+        "_spare",
         "_start",
+        "_trusted_from",
         "kept_bytes",
     )
 
-    def __init__(self, max_bytes: int, *, one_by_one: bool = False, huge_pages: bool = False) -> None:
+    def __init__(self, max_bytes: int, *, one_by_one: bool = False, spare: SpareMemory | None = None) -> None:
         self._buffer = bytearray(IDLE_BUFFER_BYTES)
         self._max_bytes = max_bytes
         self._one_by_one = one_by_one
-        self._huge_pages = huge_pages
-        #: A longer frame gets memory of its own.
-        self._large_from = BUSY_BUFFER_BYTES - 4 if one_by_one else LARGE_FRAME_BYTES
+        self._spare = spare
+        #: A longer frame gets memory of its own, when the peer is trusted.
+        self._trusted_from = LARGE_FRAME_BYTES if spare is None else REUSED_FRAME_BYTES
+        self._large_from = BUSY_BUFFER_BYTES - 4 if one_by_one else self._trusted_from
         self._start = 0
         self._end = 0
         #: What the buffer has more than a connection begins with.
@@ -307,7 +307,7 @@ class FrameBuffer:
     def allow(self, max_bytes: int) -> None:
         """The peer is trusted: from the next one on frames may be so large, and all that are there are handed out."""
         self._max_bytes = max_bytes
-        self._one_by_one, self._large_from = False, LARGE_FRAME_BYTES
+        self._one_by_one, self._large_from = False, self._trusted_from
 
     @property
     def begun(self) -> bytes:
@@ -354,7 +354,7 @@ class FrameBuffer:
         return 4 + int(_SIZE.unpack_from(self._buffer, self._start)[0])
 
     def _begin_large(self, length: int, begun: memoryview) -> None:
-        self._large = memoryview(_memory(length, huge_pages=self._huge_pages))[:length]
+        self._large = _fresh(length) if self._spare is None else self._spare.take(length)
         self._large_end = len(begun)
         self._large[: len(begun)] = begun
 
@@ -382,11 +382,6 @@ class FrameBuffer:
         self._start, self._end = 0, used
 
 
-def _memory(size_bytes: int, *, huge_pages: bool) -> mmap.mmap:
-    """Memory that the system gives as it is written to. The kernel aligns it for huge pages if it ends with one."""
-    if not huge_pages or _MADV_HUGEPAGE is None:
-        return mmap.mmap(-1, size_bytes, access=mmap.ACCESS_COPY)
-    memory = mmap.mmap(-1, -(-size_bytes // _HUGE_PAGE_BYTES) * _HUGE_PAGE_BYTES, access=mmap.ACCESS_COPY)
-    with suppress(OSError):  # a kernel that was built without them
-        memory.madvise(_MADV_HUGEPAGE)
-    return memory
+def _fresh(size_bytes: int) -> memoryview:
+    """Memory that the system gives as it is written to, and has back when the last view of it is gone."""
+    return memoryview(mmap.mmap(-1, size_bytes, access=mmap.ACCESS_COPY))

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
-from ottla.base.limits import MAX_RESPONSE_BYTES
+from ottla.base.limits import MAX_RESPONSE_BYTES, MAX_SPARE_BYTES
 from ottla.client.core.negotiation import BrokerVersions
 from ottla.client.core.throttle import Throttle
 from ottla.client.errors import ClientError, DisconnectedError, KafkaError, RequestTimeoutError, raise_for
@@ -25,10 +25,13 @@ from ottla.wire.codec import Buffer, UnwritableTextError, WireError
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frames import FrameBuffer, decode_response, encode_request_pieces
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.spare_memory import SpareMemory
 
 log = logging.getLogger("ottla.client")
 
 _MAX_CORRELATION_ID = 2**31 - 1
+#: Of large answers to all connections of this process, which are decoded one after the other.
+_SPARE = SpareMemory(MAX_SPARE_BYTES)
 #: Where the correlation id is in a request's frame: behind the length, the API key and the version.
 _CORRELATION_ID_AT = slice(8, 12)
 #: A connection that is lost after so few requests may have been closed because of what it is.
@@ -61,7 +64,7 @@ class Connection(asyncio.BufferedProtocol):
         #: Keeps the connection authenticated (KIP-368); ends with it.
         self.renewal: asyncio.Task[None] | None = None
         self._client_id = client_id
-        self._frames = FrameBuffer(MAX_RESPONSE_BYTES, huge_pages=True)
+        self._frames = FrameBuffer(MAX_RESPONSE_BYTES, spare=_SPARE)
         self._waiting: deque[_Waiting] = deque()
         self._correlation_id = 0
         self._transport: asyncio.Transport | None = None

@@ -1,0 +1,99 @@
+"""Memory of frames that is used again, and only when nobody looks at it."""
+
+import struct
+from concurrent.futures import ThreadPoolExecutor
+
+from ottla.base.limits import REUSED_FRAME_BYTES
+from ottla.wire.codec import Buffer
+from ottla.wire.frames import FrameBuffer
+from ottla.wire.spare_memory import SpareMemory
+
+_MB = 1_048_576
+
+
+def _received(buffer: FrameBuffer, frame: bytes) -> Buffer:
+    """The frame, as the buffer hands it out when it has come through a socket."""
+    left = memoryview(struct.pack(">i", len(frame)) + frame)
+    while True:
+        room = buffer.get_buffer()
+        taken = min(len(room), len(left))
+        room[:taken] = left[:taken]
+        del room
+        frames = buffer.commit(taken)
+        left = left[taken:]
+        if frames:
+            return frames[0]
+
+
+def test_what_nobody_looks_at_is_used_again() -> None:
+    spare = SpareMemory(16 * _MB)
+    first = spare.take(_MB)
+    first[:4] = b"once"
+    whose = first.obj
+    del first
+    second = spare.take(_MB - 100)
+    assert second.obj is whose
+    assert (len(second), bytes(second[:4])) == (_MB - 100, b"once")
+    assert spare.known_bytes == _MB
+
+
+def test_what_somebody_looks_at_is_not() -> None:
+    spare = SpareMemory(16 * _MB)
+    frame = spare.take(_MB)
+    frame[:4] = b"mine"
+    part = frame.toreadonly()[2:4]
+    del frame
+    other = spare.take(_MB)
+    assert other.obj is not part.obj
+    other[:4] = b"else"
+    assert bytes(part) == b"ne"
+    whose = part.obj
+    del part
+    assert spare.take(_MB).obj is whose
+
+
+def test_no_more_is_kept_than_was_said() -> None:
+    spare = SpareMemory(4 * _MB)
+    taken = [spare.take(_MB) for _ in range(20)]
+    assert spare.known_bytes == 4 * _MB
+    assert len({id(each.obj) for each in taken}) == 20
+    spare.take(3 * _MB)
+    assert spare.known_bytes == 4 * _MB, "more than half of it is not kept"
+
+
+def test_a_small_frame_does_not_take_what_large_ones_need() -> None:
+    spare = SpareMemory(64 * _MB)
+    large = spare.take(8 * _MB).obj
+    assert spare.take(_MB).obj is not large
+    assert spare.take(2 * _MB).obj is large
+
+
+def test_frames_of_a_buffer_have_the_same_memory_one_after_the_other_and_their_own_bytes() -> None:
+    buffer = FrameBuffer(2**30, spare=SpareMemory(16 * _MB))
+    frames = [bytes([number]) * (REUSED_FRAME_BYTES + 1_000 * number) for number in range(1, 30)]
+    memories = set()
+    for frame in frames:
+        received = _received(buffer, frame)
+        assert isinstance(received, memoryview)
+        assert received == frame
+        memories.add(id(received.obj))
+        del received
+    assert len(memories) <= 3
+    held = [_received(buffer, frame) for frame in frames]
+    assert held == frames, "what is held is not written over"
+
+
+def test_threads_never_share_memory() -> None:
+    spare = SpareMemory(16 * _MB)
+
+    def work(number: int) -> bool:
+        mark = bytes([number])
+        for _ in range(300):
+            view = spare.take(_MB)
+            view[:64] = view[-64:] = mark * 64
+            if bytes(view[:64]) != mark * 64 or bytes(view[-64:]) != mark * 64:
+                return False
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(work, range(1, 5)))
