@@ -223,6 +223,9 @@ INLINE_COST_OF_MEMBER: Final = 8
 #: Members of a consumer group that one step of the work on a new target looks at, and those whose parts of it are
 #: written in one batch: one and three milliseconds.
 MEMBERS_PER_STEP: Final = 500
+#: Members of a classic group that one step of the end of a rebalance goes through, and whose timers one step sets: half
+#: a millisecond. The group is another one after the last step.
+CLASSIC_MEMBERS_PER_STEP: Final = 100
 #: Members and partitions of a classic group that a consumer, its leader, divides in its event loop. More are divided in
 #: a thread: 1,000 take some ten milliseconds, with the assignments' bytes.
 MAX_INLINE_DIVISION: Final = 1_000

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
 from ottla.base.limits import MAX_ERROR_TEXT
+
+#: So many names stand in a sentence.
+_MOST_NAMES: Final = 10
 
 
 def cut(text: str) -> str:
@@ -16,3 +22,9 @@ def counted(number: int, one: str, many: str | None = None) -> str:
     if number == 0:
         return f"no {many}"
     return f"1 {one}" if number == 1 else f"{number:,} {many}"
+
+
+def listing(names: Sequence[str]) -> str:
+    """Names in a sentence; of many the first ones, and how many more there are."""
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")

@@ -208,7 +208,7 @@ def test_a_generation_that_the_log_would_refuse_is_not_made() -> None:
     assert not decision.records
     (report,) = decision.effects
     assert isinstance(report, ReportFault)
-    assert "1 members have 1027 bytes of metadata and assignments" in str(report.fault)
+    assert "its 1 members take 1065 bytes" in str(report.fault)
     assert rig.answer(token).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert rig.state() is GroupState.PREPARING_REBALANCE
     rig.joined(rig.join(leader.member_id))

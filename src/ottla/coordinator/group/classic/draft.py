@@ -2,14 +2,18 @@
 
 A draft starts from the present group. It is thrown away unless the shard puts its outcome in place. So the steps of
 `rebalance`, `join`, `sync` and `leave` may build on one another.
+
+What goes through all members, such as the end of a rebalance, is not done by the functions that find it due. They leave
+it to the end of the input, where it is done in steps: a draft may be half done, because nobody sees it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
+from ottla.base.require import require
 from ottla.coordinator.decision import CancelTimer, LogRecord, Reply, ReportFault, SetTimer, Timer
 from ottla.coordinator.facts import Began, Fact, Gone, GroupFacts, Joined, Owned, Settled, Waits, Who, Why
 from ottla.coordinator.group.classic.members import Member, Members
@@ -47,11 +51,26 @@ class Draft:
         self.reports: list[ReportFault] = []
         #: What the input means for the group's history, in order.
         self.facts: list[Fact] = []
+        #: What is left to do at the end of the input, in steps.
+        self.rest: Iterator[None] | None = None
 
     def reply(self, token: int | None, response: object) -> None:
         """Answer a request; None means that nobody waits."""
         if token is not None:
             self.replies.append(Reply(token, response))
+
+    # -- steps
+
+    def then(self, rest: Iterator[None]) -> None:
+        """Do this at the end of the input, in steps. Its last step may say so of something else."""
+        require(self.rest is None, "an input has two ends")
+        self.rest = rest
+
+    def steps(self) -> Iterator[None]:
+        """Do what is left."""
+        while self.rest is not None:
+            rest, self.rest = self.rest, None
+            yield from rest
 
     # -- history
 
@@ -209,19 +228,22 @@ def sync_error(error: ErrorCode) -> SyncGroupResponse:
     return SyncGroupResponse(error_code=error)
 
 
-def join_success(group: Group, member_id: str) -> JoinGroupResponse:
-    """The present generation; only the leader's answer lists the members (G4)."""
-    members: tuple[JoinGroupResponseMember, ...] = ()
-    if group.leader == member_id:
-        members = tuple(
-            JoinGroupResponseMember(m.member_id, m.group_instance_id, m.metadata(group.protocol))
-            for m in group.members.values()
-        )
+def as_listed(member: Member, protocol: str | None) -> JoinGroupResponseMember:
+    """The member, as the leader is told of it."""
+    return JoinGroupResponseMember(member.member_id, member.group_instance_id, member.metadata(protocol))
+
+
+def join_success(
+    group: Group, member_id: str, listed: Iterable[JoinGroupResponseMember] | None = None
+) -> JoinGroupResponse:
+    """The present generation; only the leader's answer lists the members (G4). `listed`: they are known already."""
+    if listed is None and group.leader == member_id:
+        listed = (as_listed(member, group.protocol) for member in group.members.values())
     return JoinGroupResponse(
         generation_id=group.generation,
         protocol_type=group.protocol_type,
         protocol_name=group.protocol,
         leader=group.leader or "",
         member_id=member_id,
-        members=members,
+        members=tuple(listed or ()),
     )

@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Final
 
+from ottla.base.limits import CLASSIC_MEMBERS_PER_STEP
 from ottla.base.require import require
-from ottla.coordinator.decision import NOTHING, Decision, LogRecord, Reply, SetTimer, Timer
+from ottla.base.steps import result_of
+from ottla.coordinator.decision import NOTHING, Decision, LogRecord, Reply, SetTimer, Timer, in_steps
 from ottla.coordinator.group.classic import describe, join, leave, rebalance, sync
 from ottla.coordinator.group.classic.arrivals import Arrivals
 from ottla.coordinator.group.classic.draft import HEARTBEAT, JOIN, SYNC, Draft, join_error, sync_error
@@ -214,14 +216,35 @@ class ClassicGroups:
         return [group_tombstone(group.group_id)]
 
     def _decide(self, draft: Draft, failure: Failure) -> Decision:
+        """What the draft has come to; where very many members are concerned, in steps, as its rest."""
+        if draft.rest is None:
+            return self._decided(draft, failure)
+        steps = self._in_steps(draft, failure)
+        return result_of(steps) if len(draft.group.members) <= CLASSIC_MEMBERS_PER_STEP else in_steps(steps)
+
+    def _in_steps(self, draft: Draft, failure: Failure) -> Generator[None, None, Decision]:
+        yield from draft.steps()
+        return self._decided(draft, failure)
+
+    def _decided(self, draft: Draft, failure: Failure) -> Decision:
+        timers = tuple(draft.timers)
         decision = Decision(
-            *(tuple(draft.records), tuple(draft.replies), tuple(draft.timers)),
+            *(tuple(draft.records), tuple(draft.replies), timers[:CLASSIC_MEMBERS_PER_STEP]),
             effects=tuple(draft.reports),
             facts=draft.told(),
+            rest=_setting(timers[CLASSIC_MEMBERS_PER_STEP:]),
         )
         if not draft.records:
             self._groups[draft.group.group_id] = draft.group
         return self._appending.prepare(decision, draft.group, failure)
+
+
+def _setting(timers: Sequence[Timer]) -> Callable[[], Decision] | None:
+    """Set timers of very many members, some in each step. No other input comes in between."""
+    if not timers:
+        return None
+    some, others = tuple(timers[:CLASSIC_MEMBERS_PER_STEP]), timers[CLASSIC_MEMBERS_PER_STEP:]
+    return lambda: Decision(timers=some, rest=_setting(others))
 
 
 def session(group: Group, member_id: str) -> tuple[Timer, ...]:

@@ -7,7 +7,7 @@ at once. A known member rejoins: what that means depends on the group's state, s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -17,7 +17,7 @@ from ottla.coordinator.facts import Joined, Why
 from ottla.coordinator.group.classic.draft import Draft, join_error, join_success, sync_error, who
 from ottla.coordinator.group.classic.members import Member
 from ottla.coordinator.group.classic.rebalance import complete_if_possible, prepare, rebalance
-from ottla.coordinator.group.classic.records import group_record, new_group_record, subscribed_topics
+from ottla.coordinator.group.classic.records import group_record_in_steps, new_group_record, subscribed_topics_in_steps
 from ottla.coordinator.group.classic.state import CONSUMER_PROTOCOL_TYPE, Group, GroupState
 from ottla.coordinator.group.context import RequestContext
 from ottla.wire.errors import ErrorCode
@@ -270,7 +270,7 @@ def _replace_static(draft: Draft, asked: Join, old_member_id: str) -> None:
     member = _updated(draft, asked, renamed)
     match draft.group.state:
         case GroupState.STABLE if draft.group.elected_protocol() == draft.group.protocol:
-            _keep_assignment(draft, asked, member, former_leader)
+            draft.then(_keep_assignment(draft, asked, member, former_leader))
         case GroupState.STABLE | GroupState.COMPLETING_REBALANCE:
             # The leader may be assigning partitions to the old member id at this moment.
             prepare(draft, _reason(asked, f"{member.member_id} took the place of {old_member_id}"))
@@ -278,10 +278,12 @@ def _replace_static(draft: Draft, asked: Join, old_member_id: str) -> None:
             complete_if_possible(draft)
 
 
-def _keep_assignment(draft: Draft, asked: Join, member: Member, former_leader: str | None) -> None:
+def _keep_assignment(draft: Draft, asked: Join, member: Member, former_leader: str | None) -> Iterator[None]:
     """The generation goes on with the new member id, once that is in the log."""
-    draft.group = replace(draft.group, subscribed_topics=subscribed_topics(draft.group))
-    draft.records.append(group_record(draft.group))
+    topics = yield from subscribed_topics_in_steps(draft.group)
+    draft.group = replace(draft.group, subscribed_topics=topics)
+    record = yield from group_record_in_steps(draft.group)
+    draft.records.append(record)
     answer = join_success(draft.group, member.member_id)
     if asked.skip_assignment:
         answer = answer._replace(skip_assignment=draft.group.leader == member.member_id)

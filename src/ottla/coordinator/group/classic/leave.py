@@ -5,6 +5,7 @@ From version 3 (KIP-345) a request names several members; a static one may be na
 
 from __future__ import annotations
 
+from ottla.base.words import listing
 from ottla.coordinator.facts import Why
 from ottla.coordinator.group.classic.draft import Draft
 from ottla.coordinator.group.classic.rebalance import complete_if_possible, prepare
@@ -29,7 +30,7 @@ def leave(draft: Draft, token: int, request: LeaveGroupRequest) -> None:
     if gone:
         match draft.group.state:
             case GroupState.STABLE | GroupState.COMPLETING_REBALANCE:
-                prepare(draft, f"left: {', '.join(each.member_id or str(each.group_instance_id) for each in gone)}")
+                prepare(draft, f"left: {listing([each.member_id or str(each.group_instance_id) for each in gone])}")
             case GroupState.PREPARING_REBALANCE:
                 complete_if_possible(draft)
             case _:

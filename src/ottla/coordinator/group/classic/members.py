@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from ottla.base.limits import CLASSIC_MEMBERS_PER_STEP
 from ottla.base.require import require
 from ottla.coordinator.group.classic.subscriptions import Subscriptions
 from ottla.wire.messages.join_group import JoinGroupRequestProtocol
@@ -113,9 +114,17 @@ class Members(Mapping[str, Member]):
         """The protocols that every member supports."""
         return frozenset(name for name, count in self._supporters.items() if count == len(self._by_id))
 
-    def encoded(self, protocol: str | None, encode: Callable[[Member], bytes]) -> list[bytes]:
-        """Every member as `encode` gives it under `protocol`; it is asked for members that have changed since."""
-        return [self._encoded_member(member, protocol, encode) for member in self._by_id.values()]
+    def parts(self) -> Iterator[list[Member]]:
+        """The members as they are now, as many at a time as one step goes through."""
+        members = list(self._by_id.values())
+        for begin in range(0, len(members), CLASSIC_MEMBERS_PER_STEP):
+            yield members[begin : begin + CLASSIC_MEMBERS_PER_STEP]
+
+    def encoded(
+        self, members: Iterable[Member], protocol: str | None, encode: Callable[[Member], bytes]
+    ) -> list[bytes]:
+        """Members as `encode` gives them under `protocol`; it is asked for those that have changed since."""
+        return [self._encoded_member(member, protocol, encode) for member in members]
 
     def _encoded_member(self, member: Member, protocol: str | None, encode: Callable[[Member], bytes]) -> bytes:
         kept = self._encoded.get(member.member_id)

@@ -9,14 +9,19 @@ Without such a delay it waits for clients that are on their way, see `arrivals`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ottla.base.limits import ARRIVAL_PAUSE_MS, ARRIVAL_TOTAL_MS
+from ottla.base.limits import ARRIVAL_PAUSE_MS, ARRIVAL_TOTAL_MS, CLASSIC_MEMBERS_PER_STEP
+from ottla.base.require import require
+from ottla.base.words import listing
+from ottla.coordinator.decision import Reply
 from ottla.coordinator.facts import Emptied, Why
-from ottla.coordinator.group.classic.draft import JOIN, SYNC, Draft, join_success, sync_error
-from ottla.coordinator.group.classic.records import group_record, subscribed_topics
+from ottla.coordinator.group.classic.draft import JOIN, SYNC, Draft, as_listed, join_success, sync_error
+from ottla.coordinator.group.classic.records import group_record, subscribed_topics, subscribed_topics_in_steps
 from ottla.coordinator.group.classic.state import TRANSITIONS, GroupState, InitialDelay
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.join_group import JoinGroupResponseMember
 
 
 def can_rebalance(state: GroupState) -> bool:
@@ -32,15 +37,32 @@ def rebalance(draft: Draft, reason: str) -> None:
         complete_if_possible(draft)
 
 
-def prepare(draft: Draft, reason: str) -> None:
-    """Ask all members to rejoin. `reason` is for people."""
-    group = draft.group
-    if group.state is GroupState.COMPLETING_REBALANCE:
-        answer_all_syncs(draft, ErrorCode.REBALANCE_IN_PROGRESS)
+def prepare(draft: Draft, reason: str, error: ErrorCode = ErrorCode.REBALANCE_IN_PROGRESS) -> None:
+    """Ask all members to rejoin. `reason` is for people. Who waits for an assignment is answered with `error`."""
+    if draft.group.state is GroupState.COMPLETING_REBALANCE:
+        draft.then(_give_up(draft, reason, error))
+    else:
+        _prepare(draft, reason)
+
+
+def _give_up(draft: Draft, reason: str, error: ErrorCode) -> Iterator[None]:
+    """This generation gets no assignment: answer all members that wait for it with `error`, and rebalance again."""
+    for part in draft.group.members.parts():
+        for member in part:
+            without = member._replace(assignment=b"")
+            if member.sync_token is None:
+                draft.update(without)
+            else:
+                draft.answer_sync(without, sync_error(error))
+        yield
+    _prepare(draft, reason)
+
+
+def _prepare(draft: Draft, reason: str) -> None:
     draft.stop(SYNC)
     draft.began(reason)
     initial: InitialDelay | None = None
-    if group.state is GroupState.EMPTY:
+    if draft.group.state is GroupState.EMPTY:
         initial = _initial_delay(draft)
         draft.start(JOIN, initial.delay_ms)
     group = draft.group.with_state(GroupState.PREPARING_REBALANCE, draft.now_ms)
@@ -95,26 +117,36 @@ def join_timer(draft: Draft) -> None:
 
 def complete(draft: Draft) -> None:
     """Drop members that have not joined, and begin the next generation."""
+    draft.then(_complete(draft))
+
+
+def _complete(draft: Draft) -> Iterator[None]:
     draft.stop(JOIN)
-    missing = [m.member_id for m in draft.group.members.values() if m.join_token is None and not m.is_static]
-    draft.drop(missing, Why.REBALANCE_TIMEOUT, "did not join again in time")
+    if not draft.group.all_joined():
+        missing = [m.member_id for m in draft.group.members.values() if m.join_token is None and not m.is_static]
+        yield from _drop(draft, missing, Why.REBALANCE_TIMEOUT, "did not join again in time")
     if draft.group.members and not _elect_leader(draft):
         # There are only static members, and none has come back: the group waits until their sessions end.
         draft.start(JOIN, draft.group.rebalance_timeout_ms())
         return
     group = replace(draft.group, generation=draft.group.generation + 1, initial_delay=None, pending_sync=frozenset())
-    if group.members:
-        group = replace(group, protocol=group.elected_protocol()).with_state(
-            GroupState.COMPLETING_REBALANCE, draft.now_ms
-        )
-    else:
-        group = replace(group, protocol=None).with_state(GroupState.EMPTY, draft.now_ms)
-    draft.group = replace(group, subscribed_topics=subscribed_topics(group))
-    if group.members:
-        _answer_joins(draft)
-    else:
+    if not group.members:
+        group = replace(group, protocol=None, subscribed_topics=subscribed_topics(group))
+        draft.group = group.with_state(GroupState.EMPTY, draft.now_ms)
         draft.facts.append(Emptied(draft.group.generation))
         draft.records.append(group_record(draft.group))
+        return
+    group = replace(group, protocol=group.elected_protocol(), pending_sync=frozenset(group.members))
+    topics = yield from subscribed_topics_in_steps(group)
+    group = replace(group, subscribed_topics=topics)
+    draft.group = group.with_state(GroupState.COMPLETING_REBALANCE, draft.now_ms)
+    yield from _answer_joins(draft)
+
+
+def _drop(draft: Draft, member_ids: Sequence[str], why: Why, text: str) -> Iterator[None]:
+    for begin in range(0, len(member_ids), CLASSIC_MEMBERS_PER_STEP):
+        draft.drop(member_ids[begin : begin + CLASSIC_MEMBERS_PER_STEP], why, text)
+        yield
 
 
 def _elect_leader(draft: Draft) -> bool:
@@ -129,32 +161,32 @@ def _elect_leader(draft: Draft) -> bool:
     return True
 
 
-def _answer_joins(draft: Draft) -> None:
-    """Tell every member the new generation, and give all of them the rebalance timeout to send SyncGroup."""
-    draft.group = replace(draft.group, pending_sync=frozenset(draft.group.members))
-    group = draft.group
-    for member in list(group.members.values()):
-        draft.reply(member.join_token, join_success(group, member.member_id))
-        if member.join_token is not None or member.is_new:
-            draft.update(member._replace(join_token=None, is_new=False))
-        draft.expect_heartbeat(member.member_id, member.session_timeout_ms)
+def _answer_joins(draft: Draft) -> Iterator[None]:
+    """Tell every member the new generation, the leader first, and give all the rebalance timeout to send SyncGroup."""
+    group, listed = draft.group, list[JoinGroupResponseMember]()
+    leader, place = group.members[group.leader or ""], len(draft.replies)
+    for part in draft.group.members.parts():
+        for member in part:
+            listed.append(as_listed(member, group.protocol))
+            if member is not leader:
+                draft.reply(member.join_token, join_success(group, member.member_id))
+            if member.join_token is not None or member.is_new:
+                draft.update(member._replace(join_token=None, is_new=False))
+            draft.expect_heartbeat(member.member_id, member.session_timeout_ms)
+        yield
+    require(leader.join_token is not None, f"group {group.group_id}: its leader has not joined")
+    if leader.join_token is not None:
+        draft.replies.insert(place, Reply(leader.join_token, join_success(group, leader.member_id, listed)))
     draft.start(SYNC, draft.group.rebalance_timeout_ms())
-
-
-def answer_all_syncs(draft: Draft, error: ErrorCode) -> None:
-    """This generation gets no assignment: answer all members that wait for it with `error`."""
-    for member in list(draft.group.members.values()):
-        without = member._replace(assignment=b"")
-        if member.sync_token is None:
-            draft.update(without)
-        else:
-            draft.answer_sync(without, sync_error(error))
 
 
 def sync_timer(draft: Draft) -> None:
     """Drop members that have joined this generation and did not fetch their assignment in time."""
-    if not draft.group.pending_sync:
-        return
+    if draft.group.pending_sync:
+        draft.then(_sync_timer(draft))
+
+
+def _sync_timer(draft: Draft) -> Iterator[None]:
     late = sorted(draft.group.pending_sync)
-    draft.drop(late, Why.SYNC_TIMEOUT, "no SyncGroup in time")
-    prepare(draft, f"no SyncGroup in time from {', '.join(late)}")
+    yield from _drop(draft, late, Why.SYNC_TIMEOUT, "no SyncGroup in time")
+    prepare(draft, f"no SyncGroup in time from {listing(late)}")

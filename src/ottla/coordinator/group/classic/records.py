@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Iterable
 from dataclasses import replace
+from itertools import chain
 from typing import Final
 
+from ottla.base.steps import result_of
 from ottla.coordinator.decision import LogRecord
 from ottla.coordinator.group.classic.members import Member, Members
 from ottla.coordinator.group.classic.state import CONSUMER_PROTOCOL_TYPE, Group, GroupState
@@ -23,8 +25,33 @@ def new_group_record(group: Group) -> LogRecord:
     return _record(group.group_id, GroupMetadataValue(current_state_timestamp_ms=_timestamp(group)))
 
 
-def group_record(group: Group, assignments: Mapping[str, bytes] | None = None) -> LogRecord:
-    """The record of the present generation, with `assignments` by member id in place of the members' own."""
+def group_record(group: Group) -> LogRecord:
+    """The record of the present generation."""
+    return result_of(group_record_in_steps(group))
+
+
+def group_record_in_steps(group: Group) -> Generator[None, None, LogRecord]:
+    """The same, and all members are not encoded in one step."""
+    members, protocol = group.members, group.protocol
+    if len(members) < _KEPT_FROM:
+        pieces = [member_pieces(m, protocol, m.assignment) for m in members.values()]
+        return generation_record(group, chain.from_iterable(pieces))
+    encoded: list[bytes] = []
+    for part in members.parts():
+        encoded += members.encoded(
+            part, protocol, lambda m: offsets_records.encode_member_metadata(_member(m, protocol, m.assignment))
+        )
+        yield
+    return generation_record(group, encoded)
+
+
+def member_pieces(member: Member, protocol: str | None, assignment: bytes) -> list[Buffer]:
+    """A member with `assignment` in place of its own, as it stands in the record of its group."""
+    return offsets_records.encode_member_pieces(_member(member, protocol, assignment))
+
+
+def generation_record(group: Group, members: Iterable[Buffer]) -> LogRecord:
+    """The record of the present generation, whose members are encoded already: all is put together once."""
     value = GroupMetadataValue(
         protocol_type=group.protocol_type or "",
         generation=group.generation,
@@ -32,27 +59,10 @@ def group_record(group: Group, assignments: Mapping[str, bytes] | None = None) -
         leader=group.leader,
         current_state_timestamp_ms=_timestamp(group),
     )
-    if assignments is None and len(group.members) >= _KEPT_FROM:
-        encoded = group.members.encoded(
-            group.protocol, lambda m: offsets_records.encode_member_metadata(_member(m, group.protocol, m.assignment))
-        )
-        return LogRecord(
-            offsets_records.encode_group_metadata_key(group.group_id),
-            offsets_records.encode_group_metadata_with(value, len(encoded), encoded),
-        )
-    pieces: list[Buffer] = []  # all of them are put together once
-    for m in group.members.values():
-        assignment = m.assignment if assignments is None else assignments.get(m.member_id, b"")
-        pieces += offsets_records.encode_member_pieces(_member(m, group.protocol, assignment))
     return LogRecord(
         offsets_records.encode_group_metadata_key(group.group_id),
-        offsets_records.encode_group_metadata_with(value, len(group.members), pieces),
+        offsets_records.encode_group_metadata_with(value, len(group.members), members),
     )
-
-
-def generation_bytes(group: Group, assignments: Mapping[str, bytes]) -> int:
-    """What the members say of themselves, and their assignments: nearly all of the record of a large generation."""
-    return sum(len(m.metadata(group.protocol)) + len(assignments.get(m.member_id, b"")) for m in group.members.values())
 
 
 def _member(member: Member, protocol: str | None, assignment: bytes) -> MemberMetadata:
@@ -107,14 +117,20 @@ def subscribed_topics(group: Group) -> frozenset[str] | None:
 
     One that names more topics than a request may have elements is not read: it would keep the event loop.
     """
+    return result_of(subscribed_topics_in_steps(group))
+
+
+def subscribed_topics_in_steps(group: Group) -> Generator[None, None, frozenset[str] | None]:
+    """The same, and all members are not looked at in one step."""
     if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return None
     if not group.members:
         return frozenset()
     if group.protocol is None:
         return None
-    every = ((member.member_id, member.metadata(group.protocol)) for member in group.members.values())
-    return group.members.subscriptions.all_of(every)
+    protocol = group.protocol
+    parts = (((each.member_id, each.metadata(protocol)) for each in part) for part in group.members.parts())
+    return (yield from group.members.subscriptions.all_of(parts))
 
 
 def _record(group_id: str, value: GroupMetadataValue) -> LogRecord:

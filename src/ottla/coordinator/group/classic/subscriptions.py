@@ -7,7 +7,7 @@ to be kept, or to be read in one turn of the event loop, it is said that they ca
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from typing import Final, NamedTuple
 
 from ottla.base.errors import CorruptDataError
@@ -64,33 +64,40 @@ class Subscriptions:
                 del self._kept[one]
                 self._names -= len(one)
 
-    def all_of(self, members: Iterable[tuple[str, bytes]]) -> frozenset[str] | None:
+    def all_of(self, members: Iterable[Iterable[tuple[str, bytes]]]) -> Generator[None, None, frozenset[str] | None]:
         """The topics of these members and what they have sent; None where one cannot be read, or they are very many.
 
-        What was not noted is read now, the same bytes once.
+        What was not noted is read now, the same bytes once. Some members are looked at in each step.
         """
         found: dict[int, frozenset[str]] = {}
         just_read: dict[bytes, frozenset[str]] = {}
         left = names = MAX_GROUP_TOPICS
-        for member_id, sent in members:
-            noted = self._by_member.get(member_id, ())
-            topics = next((known for metadata, known in noted if metadata is sent), None)
-            may_compare = topics is None and len(sent) <= _COMPARED_BYTES
-            if may_compare:
-                topics = just_read.get(sent)
-            if topics is None:
-                topics = read(sent, min(left, MAX_REQUEST_ELEMENTS))
-                if topics is None:
-                    return None
-                left -= len(topics)
+        for some in members:
+            for member_id, sent in some:
+                topics = self._noted(member_id, sent)
+                may_compare = topics is None and len(sent) <= _COMPARED_BYTES
                 if may_compare:
-                    just_read[sent] = topics
-            if id(topics) not in found:
-                found[id(topics)] = topics
-                names -= len(topics)
-            if names < 0:
-                return None
+                    topics = just_read.get(sent)
+                if topics is None:
+                    topics = read(sent, min(left, MAX_REQUEST_ELEMENTS))
+                    if topics is None:
+                        return None
+                    left -= len(topics)
+                    if may_compare:
+                        just_read[sent] = topics
+                if id(topics) not in found:
+                    found[id(topics)] = topics
+                    names -= len(topics)
+                if names < 0:
+                    return None
+            yield
         return frozenset().union(*found.values())
+
+    def _noted(self, member_id: str, sent: bytes) -> frozenset[str] | None:
+        for metadata, topics in self._by_member.get(member_id, ()):
+            if metadata is sent:
+                return topics
+        return None
 
     def _keep(self, topics: frozenset[str]) -> frozenset[str]:
         one, times = self._kept.get(topics, (topics, 0))

@@ -6,25 +6,24 @@ Only then is the group Stable. After a crash in between, the log still has the g
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from ottla.base.errors import OttlaError
 from ottla.coordinator.decision import ReportFault
 from ottla.coordinator.group.classic.draft import SYNC, Draft, sync_error
 from ottla.coordinator.group.classic.members import Member
-from ottla.coordinator.group.classic.rebalance import answer_all_syncs, prepare
-from ottla.coordinator.group.classic.records import generation_bytes, group_record
+from ottla.coordinator.group.classic.rebalance import prepare
+from ottla.coordinator.group.classic.records import generation_record, member_pieces
 from ottla.coordinator.group.classic.state import Group, GroupState
 from ottla.coordinator.group.errors import append_error
+from ottla.wire.codec import Buffer
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
 def sync(draft: Draft, token: int, request: SyncGroupRequest, max_record_bytes: int) -> None:
-    """Carry out one SyncGroup; leaves a record in the draft when it was the leader's.
-
-    One that the log would refuse is not made: to write tens of megabytes together would keep the event loop.
-    """
+    """Carry out one SyncGroup; leaves a record in the draft when it was the leader's."""
     error = _check(draft.group, request)
     if error is not ErrorCode.NONE:
         draft.reply(token, sync_error(error))
@@ -32,14 +31,7 @@ def sync(draft: Draft, token: int, request: SyncGroupRequest, max_record_bytes: 
     _received(draft, request.member_id)
     match draft.group.state:
         case GroupState.COMPLETING_REBALANCE if draft.group.leader == request.member_id:
-            assignments = {a.member_id: a.assignment for a in request.assignments}
-            size_bytes = generation_bytes(draft.group, assignments)
-            if size_bytes > max_record_bytes:
-                draft.reports.append(_too_large(draft.group, size_bytes, max_record_bytes))
-                append_failed(draft, token, request.member_id, append_error(ErrorCode.MESSAGE_TOO_LARGE))
-                return
-            wait(draft, token, request.member_id)
-            _stabilize(draft, assignments)
+            draft.then(_lead(draft, token, request, max_record_bytes))
         case GroupState.COMPLETING_REBALANCE:
             wait(draft, token, request.member_id)
         case _:
@@ -74,16 +66,35 @@ def wait(draft: Draft, token: int, member_id: str) -> None:
     draft.update(member._replace(sync_token=token))
 
 
-def _stabilize(draft: Draft, assignments: dict[str, bytes]) -> None:
-    """The leader has sent the assignment. A member that is not in it gets an empty one."""
-    draft.records.append(group_record(draft.group, assignments))
-    group = draft.group
-    for member in list(group.members.values()):
-        assigned = member._replace(assignment=assignments.get(member.member_id, b""))
-        if member.sync_token is None:
-            draft.update(assigned)
-        else:
-            draft.answer_sync(assigned, _assignment(group, assigned))
+def _lead(draft: Draft, token: int, request: SyncGroupRequest, max_record_bytes: int) -> Iterator[None]:
+    """The leader has sent the assignment. A member that is not in it gets an empty one.
+
+    A generation that the log would refuse is not made: to write tens of megabytes together would keep the event loop.
+    """
+    group, leader = draft.group, request.member_id
+    assignments = {each.member_id: each.assignment for each in request.assignments}
+    pieces, size_bytes = list[Buffer](), 0
+    for part in group.members.parts():
+        for member in part:
+            encoded = member_pieces(member, group.protocol, assignments.get(member.member_id, b""))
+            size_bytes += sum(map(len, encoded))
+            if size_bytes <= max_record_bytes:
+                pieces += encoded
+        yield
+    if size_bytes > max_record_bytes:
+        draft.reports.append(_too_large(group, size_bytes, max_record_bytes))
+        append_failed(draft, token, leader, append_error(ErrorCode.MESSAGE_TOO_LARGE))
+        return
+    draft.records.append(generation_record(group, pieces))
+    wait(draft, token, leader)
+    for part in draft.group.members.parts():
+        for member in part:
+            assigned = member._replace(assignment=assignments.get(member.member_id, b""))
+            if member.sync_token is None:
+                draft.update(assigned)
+            else:
+                draft.answer_sync(assigned, _assignment(group, assigned))
+        yield
     draft.group = draft.group.with_state(GroupState.STABLE, draft.now_ms)
     draft.settled()
 
@@ -98,8 +109,8 @@ def _too_large(group: Group, size_bytes: int, max_record_bytes: int) -> ReportFa
     return ReportFault(
         f"the generation {group.generation} of group {group.group_id!r} cannot be written",
         OttlaError(
-            f"its {len(group.members)} members have {size_bytes} bytes of metadata and assignments, and a record of "
-            f"the log {max_record_bytes} at most (max.message.bytes of __consumer_offsets)"
+            f"its {len(group.members)} members take {size_bytes} bytes, with what they say of themselves and their "
+            f"assignments, and a record of the log {max_record_bytes} at most (max.message.bytes of __consumer_offsets)"
         ),
     )
 
@@ -107,5 +118,4 @@ def _too_large(group: Group, size_bytes: int, max_record_bytes: int) -> ReportFa
 def append_failed(draft: Draft, token: int, member_id: str, error: ErrorCode) -> None:
     """The generation could not be written: all waiting members, and the leader, get the error, and all rejoin."""
     wait(draft, token, member_id)
-    answer_all_syncs(draft, error)
-    prepare(draft, f"{error.name} when the assignment was written")
+    prepare(draft, f"{error.name} when the assignment was written", error)
