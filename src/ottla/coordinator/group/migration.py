@@ -260,16 +260,16 @@ def _become_classic(draft: Draft, members: Collection[Member], reason: str) -> i
         members=Members(_classic_member(each) for each in members),
         leader=next(iter(members)).member_id,
     )
-    group = replace(group, protocol=group.elected_protocol())
+    group = group._replace(protocol=group.elected_protocol())
     having = {member.member_id: member for member in members}
     assigned = [
         each._replace(assignment=_assignment(draft.room, having[each.member_id], each.metadata(group.protocol)))
         for each in group.members.values()
     ]
-    group = replace(group, members=Members(assigned))
-    classic = ClassicDraft(replace(group, subscribed_topics=subscribed_topics(group)), draft.room.config, draft.now_ms)
+    group = group._replace(members=Members(assigned))
+    classic = ClassicDraft(group._replace(subscribed_topics=subscribed_topics(group)), draft.room.config, draft.now_ms)
     # A load takes a group with members for a stable one. Without a timestamp it goes on with the rebalance.
-    draft.records.append(group_record(replace(classic.group, state_timestamp_ms=None)))
+    draft.records.append(group_record(classic.group._replace(state_timestamp_ms=None)))
     for each in assigned:
         classic.expect_heartbeat(each.member_id, each.session_timeout_ms)
     classic.facts.append(Converted(classic.group.kind))

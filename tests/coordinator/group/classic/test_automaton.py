@@ -223,3 +223,18 @@ def test_a_silent_scene_ends_empty() -> None:
         s = scene(state)
         s.rig.advance(10 * SESSION_MS)
         assert s.rig.state() is EMPTY
+
+
+def test_two_new_groups_share_nothing() -> None:
+    first, second = Group("a").members.copy(), Group("b").members.copy()
+    assert first is not second
+    assert first.subscriptions is not second.subscriptions
+    assert first._encoded is not second._encoded
+
+
+def test_why_a_group_has_rebalanced_is_no_part_of_what_it_is() -> None:
+    group, other = Group("a", rebalance_reason="left"), Group("a")
+    assert group == other
+    assert not group != other  # noqa: SIM202 - the other operator
+    assert group != Group("b", rebalance_reason="left")
+    assert group != group[:]

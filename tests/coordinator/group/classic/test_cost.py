@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from ottla.coordinator.group.classic.state import Group
+from ottla.coordinator.group.classic.members import Members
 from ottla.coordinator.group.config import GroupConfig
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leave_group import MemberIdentity
@@ -27,9 +27,8 @@ class Cost(NamedTuple):
 
 
 def _cost(act: Callable[[], object]) -> Cost:
-    count, groups = steps(act, Group)
-    tables = {id(group.members): group.members for group in groups}
-    return Cost(count, sum(map(len, tables.values())))
+    count, tables = steps(act, Members)
+    return Cost(count, sum(map(len, tables)))
 
 
 def _joining(count: int, *, instances: bool = False) -> tuple[Rig, list[str], list[int]]:

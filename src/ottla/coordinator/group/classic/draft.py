@@ -10,7 +10,6 @@ it to the end of the input, where it is done in steps: a draft may be half done,
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Final
 
 from ottla.base.require import require
@@ -135,7 +134,7 @@ class Draft:
         self._members().put(member)
         self.facts += (Joined(who(member)), Waits(member.member_id))
         leader = member.member_id if self.group.leader is None else self.group.leader
-        self.group = replace(self.group, leader=leader, pending_members=self.group.pending_members - {member.member_id})
+        self.group = self.group._replace(leader=leader, pending_members=self.group.pending_members - {member.member_id})
 
     def rename(self, old_member_id: str, member: Member) -> None:
         """Put `member` where the one with the old id was: in the order of members, as leader, among those to sync."""
@@ -145,7 +144,7 @@ class Draft:
         if old_member_id in to_sync:
             to_sync = to_sync - {old_member_id} | {member.member_id}
         leader = member.member_id if group.leader == old_member_id else group.leader
-        self.group = replace(group, pending_sync=to_sync, leader=leader)
+        self.group = group._replace(pending_sync=to_sync, leader=leader)
 
     def remove(self, member_ids: Collection[str]) -> None:
         """Remove members and pending members without an answer. The first of those left leads (G4)."""
@@ -158,8 +157,7 @@ class Draft:
         leader = group.leader
         if leader is not None and leader not in members:
             leader = next(iter(members), None)
-        self.group = replace(
-            group,
+        self.group = group._replace(
             leader=leader,
             pending_members=group.pending_members.difference(member_ids),
             pending_sync=group.pending_sync.difference(member_ids),
@@ -169,7 +167,7 @@ class Draft:
         """The draft's own members, copied at the first change."""
         if self.group.members is not self._own:
             self._own = self.group.members.copy()
-            self.group = replace(self.group, members=self._own)
+            self.group = self.group._replace(members=self._own)
         return self._own
 
     def wait_for_join(self, member: Member, token: int) -> Member:

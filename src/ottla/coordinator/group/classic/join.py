@@ -8,7 +8,6 @@ at once. A known member rejoins: what that means depends on the group's state, s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 from ottla.base.limits import MAX_GROUP_METADATA_BYTES
@@ -127,7 +126,7 @@ def _join_unknown(draft: Draft, asked: Join) -> None:
         draft.reply(asked.token, join_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ""))
     elif asked.member_id_required:
         pending = draft.group.pending_members | {asked.new_member_id}
-        draft.group = replace(draft.group, pending_members=pending)
+        draft.group = draft.group._replace(pending_members=pending)
         draft.expect_heartbeat(asked.new_member_id, request.session_timeout_ms)
         draft.reply(asked.token, join_error(ErrorCode.MEMBER_ID_REQUIRED, asked.new_member_id))
     else:
@@ -195,9 +194,9 @@ def _add(draft: Draft, asked: Join, member_id: str) -> None:
     request = asked.request
     group = draft.group
     if group.initial_delay is not None:
-        group = replace(group, initial_delay=group.initial_delay._replace(member_added=True))
+        group = group._replace(initial_delay=group.initial_delay._replace(member_added=True))
     if not group.members:
-        group = replace(group, protocol_type=request.protocol_type)
+        group = group._replace(protocol_type=request.protocol_type)
     member = Member(
         member_id=member_id,
         group_instance_id=request.group_instance_id,
@@ -281,7 +280,7 @@ def _replace_static(draft: Draft, asked: Join, old_member_id: str) -> None:
 def _keep_assignment(draft: Draft, asked: Join, member: Member, former_leader: str | None) -> Iterator[None]:
     """The generation goes on with the new member id, once that is in the log."""
     topics = yield from subscribed_topics_in_steps(draft.group)
-    draft.group = replace(draft.group, subscribed_topics=topics)
+    draft.group = draft.group._replace(subscribed_topics=topics)
     record = yield from group_record_in_steps(draft.group)
     draft.records.append(record)
     answer = join_success(draft.group, member.member_id)

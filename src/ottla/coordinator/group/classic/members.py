@@ -137,6 +137,8 @@ class Members(Mapping[str, Member]):
     def copy(self) -> Members:
         """Another one with the same members, to be changed."""
         copied = Members()
+        if not self._by_id:
+            return copied  # all new groups begin with the same one, and share nothing
         copied._by_id = self._by_id.copy()
         copied._by_instance = self._by_instance.copy()
         copied._supporters = self._supporters.copy()

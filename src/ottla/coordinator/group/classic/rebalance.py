@@ -10,7 +10,6 @@ Without such a delay it waits for clients that are on their way, see `arrivals`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from ottla.base.limits import ARRIVAL_PAUSE_MS, ARRIVAL_TOTAL_MS, CLASSIC_MEMBERS_PER_STEP
 from ottla.base.require import require
@@ -66,7 +65,7 @@ def _prepare(draft: Draft, reason: str) -> None:
         initial = _initial_delay(draft)
         draft.start(JOIN, initial.delay_ms)
     group = draft.group.with_state(GroupState.PREPARING_REBALANCE, draft.now_ms)
-    draft.group = replace(group, pending_sync=frozenset(), initial_delay=initial, rebalance_reason=reason)
+    draft.group = group._replace(pending_sync=frozenset(), initial_delay=initial, rebalance_reason=reason)
     if initial is not None:
         return
     if draft.group.all_joined():
@@ -111,7 +110,7 @@ def join_timer(draft: Draft) -> None:
     delay_ms = min(full_ms, initial.remaining_ms)
     remaining_ms = max(initial.remaining_ms - initial.delay_ms, 0)
     again = InitialDelay(delay_ms, remaining_ms, for_arrivals=initial.for_arrivals)
-    draft.group = replace(draft.group, initial_delay=again)
+    draft.group = draft.group._replace(initial_delay=again)
     draft.start(JOIN, delay_ms)
 
 
@@ -129,16 +128,16 @@ def _complete(draft: Draft) -> Iterator[None]:
         # There are only static members, and none has come back: the group waits until their sessions end.
         draft.start(JOIN, draft.group.rebalance_timeout_ms())
         return
-    group = replace(draft.group, generation=draft.group.generation + 1, initial_delay=None, pending_sync=frozenset())
+    group = draft.group._replace(generation=draft.group.generation + 1, initial_delay=None, pending_sync=frozenset())
     if not group.members:
-        group = replace(group, protocol=None, subscribed_topics=subscribed_topics(group))
+        group = group._replace(protocol=None, subscribed_topics=subscribed_topics(group))
         draft.group = group.with_state(GroupState.EMPTY, draft.now_ms)
         draft.facts.append(Emptied(draft.group.generation))
         draft.records.append(group_record(draft.group))
         return
-    group = replace(group, protocol=group.elected_protocol(), pending_sync=frozenset(group.members))
+    group = group._replace(protocol=group.elected_protocol(), pending_sync=frozenset(group.members))
     topics = yield from subscribed_topics_in_steps(group)
-    group = replace(group, subscribed_topics=topics)
+    group = group._replace(subscribed_topics=topics)
     draft.group = group.with_state(GroupState.COMPLETING_REBALANCE, draft.now_ms)
     yield from _answer_joins(draft)
 
@@ -157,7 +156,7 @@ def _elect_leader(draft: Draft) -> bool:
     joined = next((m.member_id for m in group.members.values() if m.join_token is not None), None)
     if joined is None:
         return False
-    draft.group = replace(group, leader=joined)
+    draft.group = group._replace(leader=joined)
     return True
 
 

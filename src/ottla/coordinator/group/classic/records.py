@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
-from dataclasses import replace
 from itertools import chain
 from typing import Final
 
@@ -109,7 +108,7 @@ def group_from_record(group_id: str, value: GroupMetadataValue) -> Group:
         state_timestamp_ms=value.current_state_timestamp_ms if value.current_state_timestamp_ms != -1 else None,
         members=members,
     )
-    return replace(group, subscribed_topics=subscribed_topics(group))
+    return group._replace(subscribed_topics=subscribed_topics(group))
 
 
 def subscribed_topics(group: Group) -> frozenset[str] | None:

@@ -7,7 +7,6 @@ Only then is the group Stable. After a crash in between, the log still has the g
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from ottla.base.errors import OttlaError
 from ottla.coordinator.decision import ReportFault
@@ -54,7 +53,7 @@ def _check(group: Group, request: SyncGroupRequest) -> ErrorCode:
 
 
 def _received(draft: Draft, member_id: str) -> None:
-    draft.group = replace(draft.group, pending_sync=draft.group.pending_sync - {member_id})
+    draft.group = draft.group._replace(pending_sync=draft.group.pending_sync - {member_id})
     if not draft.group.pending_sync:
         draft.stop(SYNC)
 
