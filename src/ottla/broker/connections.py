@@ -44,7 +44,11 @@ class Managed(Protocol):
     """A connection, as this module needs it."""
 
     session: Session
-    active_ms: int
+
+    @property
+    def active_ms(self) -> int:
+        """When its client has said or heard something last, by the clock that never steps."""
+        ...
 
     def overdue(self, now_ms: int, max_idle_ms: int) -> str:
         """Why it is time to close it; empty if it is not."""

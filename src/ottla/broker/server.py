@@ -1,53 +1,31 @@
-"""A connection: cuts frames out of its bytes and answers them in order, one at a time.
+"""A connection: answers the frames of a client in order, one at a time.
 
-Theory of operation. A connection reads into a buffer of its own (`asyncio.BufferedProtocol`); whole frames go to
-`dispatch`. As in Kafka a connection works on one request at a time. While an answer is outstanding, or the peer does
-not read its answers, later frames wait; when too many wait, the socket is not read.
-A frame larger than `socket.request.max.bytes` is refused as soon as its length is known. Others that are not whole at
-once, and larger than what a connection begins with, take memory that all connections share, and their sockets are not
-read while there is none (`frame_memory`). The buffer stays as large as it was, as far as all together keep not too much
-(`connections`). A frame of megabytes is not received before those ahead of it are answered, and its memory stays
-counted until nobody uses it any more: it may wait for a thread. Of a client that has not said yet who it is one frame
-is taken at a time: until that is answered nothing more is read, and its memory stays counted. As in Kafka, a frame that
-cannot be understood closes the connection, and what waits behind it is dropped. What comes behind a connection's last
-request is read and dropped: if it were left, its end might not let the answer through.
+Theory of operation. A connection is an `asyncio.BufferedProtocol`. What it receives goes to its `receiving.Receiver`,
+which cuts frames out of it and says when the socket is read; whole frames go to `dispatch`. As in Kafka a connection
+works on one request at a time. While an answer is outstanding, or the peer does not read its answers, later frames
+wait. As in Kafka, a frame that cannot be understood closes the connection, and what waits behind it is dropped. What
+comes behind a connection's last request is read and dropped: if it were left, its end might not let the answer through.
 Nothing that a peer sends can raise an exception out of this module.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
-from typing import Any, Final, Protocol, cast
-from weakref import finalize
+from typing import Any, Protocol, cast
 
 from ottla.base.clock import Clock
 from ottla.base.errors import CorruptDataError, OttlaError
-from ottla.base.limits import (
-    AUTHENTICATION_MS,
-    FRAME_BYTES_AT_ONCE,
-    FRAMES_AT_ONCE,
-    IDLE_BUFFER_BYTES,
-    LARGE_FRAME_BYTES,
-    ROW_MS,
-    SLOW_FRAME_MS,
-    STALLED_FRAME_MS,
-)
+from ottla.base.limits import AUTHENTICATION_MS, FRAME_BYTES_AT_ONCE, FRAMES_AT_ONCE, ROW_MS
 from ottla.broker.answers import Answer, Dispatch, Encoded, Frame, Last, Later, Throttled, forget
 from ottla.broker.connections import IDLE, Connections
-from ottla.broker.kept_buffer import KeptBuffer
 from ottla.broker.outbox import Outbox, make_outbox
 from ottla.broker.quotas.connections import Admission
+from ottla.broker.receiving import Receiver
 from ottla.broker.session import Session
 from ottla.broker.tls_alerts import UNEXPECTED_MESSAGE
-from ottla.broker.waiting_frames import WaitingFrames
-from ottla.wire.frames import FrameBuffer
 
 _log = logging.getLogger(__name__)
-
-#: How a client that speaks TLS begins. As the length of a frame it is 369 million bytes.
-_TLS_HELLO: Final = b"\x16\x03"
 
 
 class Home(Protocol):
@@ -73,44 +51,29 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, listener: Home) -> None:
         self._listener = listener
-        self._frames = FrameBuffer(listener.first_bytes, one_by_one=listener.is_guarded)
-        self._kept = KeptBuffer(self._frames, listener.connections)
-        self._waiting = WaitingFrames(listener.connections)
+        connections = listener.connections
+        self._receiver = Receiver(connections, listener.clock, listener.first_bytes, is_guarded=listener.is_guarded)
+        self._waiting = self._receiver.waiting
+        self._turn = connections.turn
         self._turn_is_due = False
         self._later: Later | None = None
-        self._reading = True
-        #: What the frame that is being received has of the listener's memory; and whether it waits for that.
-        self._held_bytes = 0
-        self._waits_for_memory = False
-        #: A frame of megabytes has begun, and what came before it is not answered yet.
-        self._waits_for_answers = False
-        #: A stranger's frame, or one that has to wait for the next turn, is whole, has its memory, and nothing is read.
-        self._has_whole_frame = False
-        self._had_frame = False
-        connections = listener.connections
-        self._memory = connections.strangers_memory if listener.is_guarded else connections.memory
-        self._turn = connections.turn
-        #: Since when a frame is being received, by the monotonic clock; None when none is.
-        self._frame_since_ms: int | None = None
         self._outbox: Outbox | None = None
         self._transport: asyncio.Transport | None = None
         self.session = Session(listener.name, "/")
-        self.active_ms = self._since_ms = listener.clock.monotonic_ms()
+        self.session.is_known = not listener.is_guarded
+        self._since_ms = self._receiver.active_ms
         #: Whether it may stay, where that was asked before the handshake.
         self._admission: Admission | None = None
-        #: It is not its turn yet, or it is refused and will be closed: it is not served.
-        self._is_held = False
         #: Nothing more will come: it closes when the frames that wait are carried out.
         self._is_at_end = False
         self._has_ended = False
         #: What the outbox had told of its progress when that was last asked.
         self._progress = 0
-        #: Whether the client may stay for longer than it takes to say who it is.
-        self._is_admitted = self.session.is_known = not listener.is_guarded
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports have the methods of asyncio.Transport but are no subclass of it.
         self._transport = cast(asyncio.Transport, transport)
+        self._receiver.begin(self._transport)
         # Not before: it may know this connection, and only `connection_lost` ends that cycle.
         self._dispatch: Dispatch = self._listener.guarded(self.admit)
         peer = transport.get_extra_info("peername")
@@ -136,20 +99,13 @@ class Connection(asyncio.BufferedProtocol):
         return self._admission
 
     def _wait(self, admission: Admission) -> None:
-        self._is_held = True
-        self._regulate()
+        self._receiver.hold()
         loop = asyncio.get_running_loop()
-        loop.call_soon(self._hold)
+        loop.call_soon(self._receiver.hold_still)
         loop.call_later(admission.delay_ms / 1000, self._waited, bool(admission.refused))
 
-    def _hold(self) -> None:
-        """Stop reading once more: uvloop and asyncio of 3.11.2 begin behind `connection_made`, paused or not."""
-        if self._is_held and self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
-            self._transport.pause_reading()
-
     def _waited(self, is_refused: bool) -> None:
-        self._is_held = False
+        self._receiver.is_held = False
         if is_refused:
             self.close()
         else:
@@ -159,14 +115,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = None
         self._listener.connections.closed(self)
         self.session.is_gone = True
-        self._waits_for_answers = False
         self._leave_the_last()
-        self._waiting.forget()
-        self._memory.forget(self)
-        if self._held_bytes > LARGE_FRAME_BYTES:
-            self._listener.connections.let_go(self._frames)
-        self._give_memory_back()
-        self._kept.forget()
+        self._receiver.lost()
         if self._outbox is not None:
             self._outbox.close()
             self._outbox = None
@@ -185,107 +135,39 @@ class Connection(asyncio.BufferedProtocol):
                 connections.tell(self.session.client_host, f"what {self.session.client_host} sent last is dropped")
 
     def admit(self) -> None:
-        """It is known who the client is: frames may be as large as `socket.request.max.bytes` allows."""
-        self._is_admitted = self.session.is_known = True
-        self._frames.allow(self._listener.max_request_bytes)
+        """It is known who the client is."""
+        self.session.is_known = True
+        self._receiver.admit(self._listener.max_request_bytes)
 
-    def get_buffer(self, sizehint: int) -> memoryview | bytearray:
-        return self._frames.get_buffer(sizehint)
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._receiver.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.active_ms = now_ms = self._listener.clock.monotonic_ms()
-        is_whole = self._cut(nbytes)
-        self._kept.count()
-        if is_whole and not self._is_held:
-            self._work(now_ms)
-
-    def rest(self, now_ms: int) -> None:
-        """Others need the memory of buffers. One that has long received nothing gives up its own."""
-        if self._transport is not None and now_ms - self.active_ms > STALLED_FRAME_MS:
-            self._kept.count()
-
-    def _cut(self, nbytes: int) -> bool:
-        """So many more bytes are here; behind a last request they are dropped. Whether a frame is whole."""
+        receiver = self._receiver
+        receiver.active_ms = now_ms = self._listener.clock.monotonic_ms()
         if isinstance(self._later, Last):
-            return False
+            receiver.drop(nbytes)
+            return
         try:
-            frames = self._frames.commit(nbytes)
+            is_whole = receiver.take(nbytes, self)
         except CorruptDataError as fault:
             self._refuse(fault)
-            return False
-        if frames:
-            self._frame_since_ms = None
-            self._had_frame = True
-            keeps_memory = self._held_bytes and self._turn.is_over and not self._is_answering
-            self._waiting.add(frames)
-            if not self._is_admitted or (keeps_memory and isinstance(frames[0], bytes)):
-                self._has_whole_frame = True
-                return True
-            if isinstance(frames[0], memoryview):
-                self._leave_memory_to(frames[0])
-            elif self._held_bytes:
-                self._give_memory_back()
-        begun_bytes = self._frames.begun_bytes
-        if begun_bytes:
-            self._take_memory(begun_bytes)
-        return bool(frames)
-
-    def _cut_behind(self) -> None:
-        """The frame that had kept its memory is carried out. The next one may be here already."""
-        self._has_whole_frame = False
-        self._give_memory_back()
-        self._cut(0)
-
-    def granted(self) -> None:
-        """There is memory for the frame that has begun: go on to read it."""
-        self._waits_for_memory = False
-        self._held_bytes = self._frames.begun_bytes
-        self._go_on()
-
-    def _go_on(self) -> None:
-        """The time for its frame begins now."""
-        self._frame_since_ms = self.active_ms = self._listener.clock.monotonic_ms()
-        self._regulate()
+            return
+        if is_whole and not receiver.is_held:
+            self._work(now_ms)
 
     @property
-    def _is_answering(self) -> bool:
+    def active_ms(self) -> int:
+        """When its client has said or heard something last, by the clock that never steps."""
+        return self._receiver.active_ms
+
+    @property
+    def is_answering(self) -> bool:
         """Whether something is not answered yet, or its answer not taken."""
         return bool(self._waiting) or self._later is not None or (self._outbox is not None and self._outbox.busy)
 
-    def _take_memory(self, begun_bytes: int) -> None:
-        """A frame has begun. One that is too large for the buffer that each connection begins with needs memory."""
-        if self._frame_since_ms is None:
-            self._frame_since_ms = self.active_ms
-        self._waits_for_answers = False
-        if begun_bytes <= IDLE_BUFFER_BYTES or self._held_bytes or self._waits_for_memory:
-            return
-        self._waits_for_answers = begun_bytes > LARGE_FRAME_BYTES and self._is_answering
-        if self._waits_for_answers:
-            self._regulate()
-            return
-        if self._is_admitted:  # what it holds or waits for now is of the strangers' memory, if it was one until now
-            self._memory = self._listener.connections.memory
-        if self._memory.take(self, begun_bytes):
-            self._held_bytes = begun_bytes
-        else:
-            self._waits_for_memory = True
-            self._regulate()
-
-    def _leave_memory_to(self, frame: memoryview) -> None:
-        """A frame of megabytes is whole: its memory is given back when the last view of it is gone, in any thread."""
-        given, self._held_bytes = self._held_bytes, 0
-        loop, give_back = asyncio.get_running_loop(), self._memory.give_back
-
-        def gone() -> None:
-            with suppress(RuntimeError):  # the loop is closed: the broker has stopped
-                loop.call_soon_threadsafe(give_back, given)
-
-        finalize(frame.obj, gone).atexit = False
-
-    def _give_memory_back(self) -> None:
-        if self._held_bytes:
-            given, self._held_bytes = self._held_bytes, 0
-            self._memory.give_back(given)
+    def rest(self, now_ms: int) -> None:
+        self._receiver.rest(now_ms)
 
     def overdue(self, now_ms: int, max_idle_ms: int) -> str:
         """Why it is time to close this connection; empty if it is not. A `max_idle_ms` below 0 is no limit.
@@ -295,23 +177,19 @@ class Connection(asyncio.BufferedProtocol):
         """
         if self._transport is None:
             return ""
-        if not self._is_admitted and now_ms - self._since_ms > AUTHENTICATION_MS:
+        receiver = self._receiver
+        if not receiver.is_admitted and now_ms - self._since_ms > AUTHENTICATION_MS:
             return "it has not said in time who it is"
-        if self._waits_for_memory:
+        if receiver.waits_for_others:
             return ""
-        held_bytes = self._held_bytes if self._reading or not self._is_admitted else 0
-        if held_bytes and self._memory.is_short:
-            if now_ms - self.active_ms > STALLED_FRAME_MS:
-                return "its frame has stopped, and others wait for its memory (queued.max.request.bytes)"
-            if self._frame_since_ms is not None and now_ms - self._frame_since_ms > SLOW_FRAME_MS:
-                return "its frame takes too long, and others wait for its memory (queued.max.request.bytes)"
-        if max_idle_ms < 0:
-            return ""
+        why = receiver.is_in_the_way(now_ms)
+        if why or max_idle_ms < 0:
+            return why
         if self._outbox is not None and self._outbox.progress != self._progress:  # it reads, however slowly
-            self._progress, self.active_ms = self._outbox.progress, now_ms
-        if self._reading and self._frame_since_ms is not None and now_ms - self._frame_since_ms > max_idle_ms:
+            self._progress, receiver.active_ms = self._outbox.progress, now_ms
+        if receiver.is_late(now_ms, max_idle_ms):
             return "its frame is not whole after connections.max.idle.ms"
-        return IDLE if now_ms - self.active_ms > max_idle_ms else ""
+        return IDLE if now_ms - receiver.active_ms > max_idle_ms else ""
 
     def pause_writing(self) -> None:
         if self._outbox is not None:
@@ -327,7 +205,7 @@ class Connection(asyncio.BufferedProtocol):
         With TLS there is no staying: Python's transport ends both ways. (`last_frames` has what a producer sent last.)
         """
         self._has_ended = True
-        has_tls = self._transport is not None and self._transport.get_extra_info("ssl_object") is not None
+        has_tls = self._receiver.has_tls
         self._is_at_end = (self._is_at_end or bool(self._waiting)) and not has_tls  # uvloop tells of it again
         return self._is_at_end or not (has_tls or self._listener.connections.endings.may_end(self))
 
@@ -353,6 +231,7 @@ class Connection(asyncio.BufferedProtocol):
         """
         if self._transport is None:
             return  # it is lost; this turn was due before
+        receiver = self._receiver
         handled = handled_bytes = 0
         now_ms = begun_ms = self._listener.clock.monotonic_ms() if now_ms is None else now_ms
         while self._waiting and self._later is None and self._outbox is not None and not self._outbox.busy:
@@ -368,26 +247,23 @@ class Connection(asyncio.BufferedProtocol):
             if not is_understood:
                 self._waiting.forget()
                 return
-            if self._has_whole_frame:
+            if receiver.has_whole_frame:
                 self._cut_behind()
-        if self._is_at_end and not self._is_answering:
+        if self._is_at_end and not self.is_answering:
             self._transport.close()
-        elif self._waits_for_answers and not self._is_answering:
-            self._take_memory(self._frames.begun_bytes)
-            self._go_on()
+        elif receiver.waits_for_answers and not self.is_answering:
+            receiver.all_answered()
         else:
-            self._regulate()
+            receiver.regulate()
 
-    def _regulate(self) -> None:
-        """Read the socket, unless too much waits here or there is no memory for what comes."""
-        stops = self._waiting.are_too_many() or self._has_whole_frame or self._is_held
-        stops = stops or self._waits_for_memory or self._waits_for_answers
-        if self._transport is not None and stops is self._reading and not self._transport.is_closing():
-            self._reading = not stops
-            if stops:
-                self._transport.pause_reading()
-            else:
-                self._transport.resume_reading()
+    def _cut_behind(self) -> None:
+        """The frame that had kept its memory is carried out. The next one may be here already."""
+        self._receiver.release()
+        if not isinstance(self._later, Last):
+            try:
+                self._receiver.take(0, self)
+            except CorruptDataError as fault:
+                self._refuse(fault)
 
     def _carry_out(self, frame: Frame) -> bool:
         """Whether it is understood. If not, the connection is closed."""
@@ -405,7 +281,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _spend_since(self, begun_ms: int) -> int:
         """What goes on since then has kept the loop. What time it is now."""
-        self.active_ms = now_ms = self._listener.clock.monotonic_ms()
+        self._receiver.active_ms = now_ms = self._listener.clock.monotonic_ms()
         if now_ms != begun_ms:
             self._turn.spend(now_ms - begun_ms)
         return now_ms
@@ -487,7 +363,7 @@ class Connection(asyncio.BufferedProtocol):
         self.close()
 
     def _refuse(self, fault: CorruptDataError) -> None:
-        begins_tls = not self._had_frame and self._frames.begun.startswith(_TLS_HELLO)
+        begins_tls = self._receiver.begins_with_tls
         why = "it speaks TLS, and this listener does not (security.protocol of the client?)" if begins_tls else fault
         self._listener.connections.tell_closed(self.session.client_host, why)
         if begins_tls and self._transport is not None:
