@@ -11,8 +11,9 @@ from ottla.broker.server import Connection
 class LoneTransport(asyncio.Transport):
     """The loop's side of a connection."""
 
-    def __init__(self, side: socket.socket) -> None:
-        super().__init__({"socket": side, "peername": ("127.0.0.1", 1)})
+    def __init__(self, side: socket.socket, *, tls: bool = False) -> None:
+        more = {"ssl_object": object()} if tls else {}
+        super().__init__({"socket": side, "peername": ("127.0.0.1", 1), **more})
         self._reads = True
         self.aborted = False
         self.ended = asyncio.Event()
@@ -29,6 +30,9 @@ class LoneTransport(asyncio.Transport):
     def resume_reading(self) -> None:
         self._reads = True
 
+    def write(self, data: object) -> None:
+        """What is sent by TLS."""
+
     def close(self) -> None:
         self.ended.set()
 
@@ -40,9 +44,10 @@ class LoneTransport(asyncio.Transport):
 class LoneClient:
     """A connection and what arrives on it."""
 
-    def __init__(self, listener: Listener, name: bytes = b"x") -> None:
+    def __init__(self, listener: Listener, name: bytes = b"x", *, tls: bool = False) -> None:
+        """With `tls` it looks as if the loop had decrypted what comes. What is answered then goes nowhere."""
         ours, self._theirs = socket.socketpair()
-        self.transport = LoneTransport(ours)
+        self.transport = LoneTransport(ours, tls=tls)
         self.connection = Connection(listener)
         self.connection.connection_made(self.transport)
         self._name = name

@@ -32,6 +32,8 @@ _FRAME_BYTES = 10 * BUSY_BUFFER_BYTES
 _HEAD = struct.pack(">i", _FRAME_BYTES)
 _IDLE_MS = 60_000
 _KEPT_BYTES = 4 * BUSY_BUFFER_BYTES
+#: Of a turn: what is tested here comes in one.
+_NO_LIMIT = 1 << 40
 _LARGE_HEAD = struct.pack(">i", LARGE_FRAME_BYTES + 1)
 
 
@@ -47,6 +49,7 @@ class _World:
             max_idle_ms=_IDLE_MS,
             max_queued_bytes=frames * (_FRAME_BYTES + 4),
             max_kept_bytes=_KEPT_BYTES,
+            max_turn_bytes=_NO_LIMIT,
         )
         self.listener = Listener(
             self._dispatch, self.clock, connections, name="PLAINTEXT", max_request_bytes=10 * _FRAME_BYTES

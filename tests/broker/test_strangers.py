@@ -27,6 +27,8 @@ from tests.client.certificates import Authority
 _FRAME_BYTES = 524_288
 _HEAD = struct.pack(">i", _FRAME_BYTES)
 _MANY = 200
+#: Of a turn: what is tested here comes in one.
+_NO_LIMIT = 1 << 40
 
 
 class _World:
@@ -36,7 +38,9 @@ class _World:
         self.clock = ManualClock()
         self.answers = b""
         self.frames = 0
-        self.connections = Connections(self.clock, max_idle_ms=-1, max_queued_bytes=2 * _FRAME_BYTES)
+        self.connections = Connections(
+            self.clock, max_idle_ms=-1, max_queued_bytes=2 * _FRAME_BYTES, max_turn_bytes=_NO_LIMIT
+        )
         self.plain = self._listener("PLAIN")
         self.guarded = self._listener("GUARDED")
         self.guarded.guard(lambda dispatch, admit: lambda frame, session: _admitted(frame, admit), _FRAME_BYTES)

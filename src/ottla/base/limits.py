@@ -181,6 +181,14 @@ MAX_SPARE_BYTES: Final = 16_777_216
 #: Bytes of such a frame that are taken from the socket at once.
 RECEIVED_AT_ONCE_BYTES: Final = 1_048_576
 
+#: Bytes that all connections receive in one turn of the loop, together: some four milliseconds. Then those that follow
+#: receive a small request, or a piece, and go on in a later turn.
+RECEIVED_TURN_BYTES: Final = 4_194_304
+#: Such a piece, and what is counted at all: as much as a connection begins with.
+RECEIVED_PIECE_BYTES: Final = IDLE_BUFFER_BYTES
+#: What a receive counts at least that is counted: its fixed cost, and that of a buffer that grows for it.
+RECEIVED_LEAST_BYTES: Final = 16_384
+
 #: Bytes that the records of a batch may take while the broker compresses it anew (`compression.type`): a client's few
 #: bytes may stand for very many.
 MAX_RECOMPRESSED_BYTES: Final = 67_108_864

@@ -15,10 +15,12 @@ from ottla.base.limits import (
     MAX_RECEIVED_BYTES,
     MAX_STRANGERS_BYTES,
     MAX_UNREAD_BYTES,
+    RECEIVED_TURN_BYTES,
 )
 from ottla.broker.config import BrokerConfig
 from ottla.broker.endings import Endings
 from ottla.broker.frame_memory import FrameMemory
+from ottla.broker.inflow import Inflow
 from ottla.broker.last_frames import LastFrames
 from ottla.broker.quiet import Quiet
 from ottla.broker.quotas.connections import (
@@ -74,11 +76,13 @@ class Connections:
         max_idle_ms: int,
         max_queued_bytes: int = -1,
         max_kept_bytes: int = MAX_KEPT_BYTES,
+        max_turn_bytes: int = RECEIVED_TURN_BYTES,
         limits: Limits | None = None,
     ) -> None:
         """The limits are `max.connections`, `connections.max.idle.ms` and `queued.max.request.bytes`; where the last is
-        -1, MAX_RECEIVED_BYTES. `max_kept_bytes` is of all buffers when no frame needs them. `limits` has all about the
-        number of connections, and comes before `max_connections`."""
+        -1, MAX_RECEIVED_BYTES. `max_kept_bytes` is of all buffers when no frame needs them, `max_turn_bytes` of what is
+        received in one turn of the loop. `limits` has all about the number of connections, and comes before
+        `max_connections`."""
         self._max_queued_bytes = max_queued_bytes if max_queued_bytes > 0 else MAX_RECEIVED_BYTES
         self.memory = FrameMemory(self._max_queued_bytes)
         #: Of whole frames that wait for their turn.
@@ -91,6 +95,8 @@ class Connections:
         self.unread = UnreadAnswers(MAX_UNREAD_BYTES)
         #: Of the requests of all of them.
         self.turn = Turn()
+        #: Of what all of them receive.
+        self.inflow = Inflow(max_turn_bytes)
         self.last_frames = LastFrames(MAX_LAST_BYTES, self.turn, clock)
         self.endings = Endings()
         self._clock = clock

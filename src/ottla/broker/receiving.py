@@ -8,7 +8,8 @@ once, and larger than what a connection begins with, take memory that all connec
 read while there is none (`frame_memory`). The buffer stays as large as it was, as far as all together keep not too much
 (`connections`). A frame of megabytes is not received before those ahead of it are answered, and its memory stays
 counted until nobody uses it any more: it may wait for a thread. Of a client that has not said yet who it is one frame
-is taken at a time: until that is answered nothing more is read, and its memory stays counted.
+is taken at a time: until that is answered nothing more is read, and its memory stays counted. What all connections
+receive in one turn of the loop is bounded (`inflow`).
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from ottla.base.clock import Clock
 from ottla.base.limits import (
     IDLE_BUFFER_BYTES,
     LARGE_FRAME_BYTES,
+    RECEIVED_PIECE_BYTES,
     SLOW_FRAME_MS,
     STALLED_FRAME_MS,
 )
@@ -51,12 +53,14 @@ class Receiver:
         "_frames",
         "_had_frame",
         "_held_bytes",
+        "_inflow",
         "_is_reading",
         "_kept",
         "_memory",
         "_transport",
         "_turn",
         "_waits_for_memory",
+        "_waits_for_turn_since_ms",
         "active_ms",
         "has_tls",
         "has_whole_frame",
@@ -69,7 +73,7 @@ class Receiver:
     def __init__(self, connections: Connections, clock: Clock, first_bytes: int, *, is_guarded: bool) -> None:
         """A frame has at most `first_bytes` until it is known who the client is, if that `is_guarded`."""
         self._connections, self._clock = connections, clock
-        self._turn = connections.turn
+        self._turn, self._inflow = connections.turn, connections.inflow
         self._memory = connections.strangers_memory if is_guarded else connections.memory
         self._frames = FrameBuffer(first_bytes, one_by_one=is_guarded)
         self._kept = KeptBuffer(self._frames, connections)
@@ -87,6 +91,8 @@ class Receiver:
         self.waits_for_answers = False
         #: A stranger's frame, or one that has to wait for the next turn, is whole, has its memory, and nothing is read.
         self.has_whole_frame = False
+        #: Since when it waits for a turn in which it may receive more; None when it does not.
+        self._waits_for_turn_since_ms: int | None = None
         #: It is not its turn to be served yet, or it is refused and will be closed.
         self.is_held = False
         #: Whether the client may stay for longer than it takes to say who it is.
@@ -106,6 +112,7 @@ class Receiver:
         self.waits_for_answers = False
         self.waiting.forget()
         self._memory.forget(self)
+        self._inflow.forget(self)
         if self._held_bytes > LARGE_FRAME_BYTES:
             self._connections.let_go(self._frames)
         self._give_memory_back()
@@ -122,14 +129,19 @@ class Receiver:
         return not self._had_frame and self._frames.begun.startswith(_TLS_HELLO)
 
     def get_buffer(self, size_hint: int = -1) -> memoryview:
-        """Room for more bytes."""
-        return self._frames.get_buffer(size_hint)
+        """Room for more bytes; where the turn's bytes are received, for a small request."""
+        room = self._frames.get_buffer(size_hint)
+        if self._inflow.is_over and not self.has_tls and not self._inflow.has_turn(self):
+            return room[:RECEIVED_PIECE_BYTES]
+        return room
 
     def take(self, nbytes: int, connection: Answering) -> bool:
         """So many more bytes are here. Whether a frame is whole. Raises CorruptDataError when its length makes no
         sense."""
         frames = self._frames.commit(nbytes)
         self._kept.count()
+        if nbytes >= RECEIVED_PIECE_BYTES:
+            self._count(nbytes)
         if frames:
             self._frame_since_ms = None
             self._had_frame = True
@@ -150,6 +162,8 @@ class Receiver:
     def drop(self, nbytes: int) -> None:
         """So many more bytes are here, and nobody wants them."""
         self._kept.count()
+        if nbytes >= RECEIVED_PIECE_BYTES:
+            self._count(nbytes)
 
     def release(self) -> None:
         """The frame that had kept its memory is carried out: take what is behind it."""
@@ -172,6 +186,26 @@ class Receiver:
         """The time for its frame begins now."""
         self._frame_since_ms = self.active_ms = self._clock.monotonic_ms()
         self.regulate()
+
+    def _count(self, nbytes: int) -> None:
+        """Count these bytes in the turn. When it has had all of its bytes, whoever receives so many waits.
+
+        Not with TLS: the transport has received everything already, and at the client's end it drops what is not read.
+        """
+        if self._inflow.has_to_wait(self, nbytes) and not self.has_tls:
+            self._waits_for_turn_since_ms = self.active_ms
+            self._inflow.wait(self)
+            self.regulate()
+
+    def receive_more(self) -> int:
+        """Its turn to receive has come. For how many bytes it has room; 0 if it is not read all the same."""
+        since_ms, self._waits_for_turn_since_ms = self._waits_for_turn_since_ms, None
+        now_ms = self._clock.monotonic_ms()
+        if self._frame_since_ms is not None and since_ms is not None:
+            self._frame_since_ms += now_ms - since_ms  # that time was not the client's
+        self.active_ms = now_ms
+        self.regulate()
+        return len(self._frames.get_buffer()) if self._is_reading else 0
 
     def _begin_frame(self, begun_bytes: int, connection: Answering) -> None:
         """A frame has begun. One that is too large for the buffer that each connection begins with needs memory."""
@@ -225,7 +259,7 @@ class Receiver:
     def regulate(self) -> None:
         """Read the socket, unless too much waits here or there is no memory for what comes."""
         stops = self.waiting.are_too_many() or self.has_whole_frame or self.is_held
-        stops = stops or self._waits_for_memory or self.waits_for_answers
+        stops = stops or self._waits_for_memory or self.waits_for_answers or self._waits_for_turn_since_ms is not None
         if stops is self._is_reading and self._transport is not None and not self._transport.is_closing():
             self._is_reading = not stops
             if stops:
@@ -236,7 +270,7 @@ class Receiver:
     @property
     def waits_for_others(self) -> bool:
         """Whether it is not read because of what other connections receive: its client does nothing wrong."""
-        return self._waits_for_memory
+        return self._waits_for_memory or self._waits_for_turn_since_ms is not None
 
     def is_in_the_way(self, now_ms: int) -> str:
         """Why it must not keep the memory of its frame any longer: others wait for it. Empty if it may."""
