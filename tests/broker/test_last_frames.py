@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import struct
 from pathlib import Path
 
 import pytest
 
 from ottla.base.clock import ManualClock
+from ottla.base.limits import FRAMES_AT_ONCE
 from ottla.broker.answers import Later
+from ottla.broker.connections import Connections
 from ottla.broker.last_frames import LastFrames
+from ottla.broker.listening import Listener
 from ottla.broker.session import Session
 from ottla.broker.turn import Turn
 from ottla.testing import AsyncBroker
@@ -20,6 +24,7 @@ from ottla.wire.messages.metadata import MetadataRequest
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.records import Record, encode_batch
 from tests.broker.four_listeners import make_certificates, settings
+from tests.broker.lone_connections import LoneClient
 from tests.broker.ticking import some_turns_until
 from tests.broker.wire_client import WireClient
 
@@ -75,6 +80,32 @@ async def test_what_waits_when_the_client_closes_by_tls_is_written(tmp_path: Pat
         await writer.drain()
         writer.close()
         await some_turns_until(lambda: _written(broker) == 200)
+
+
+@pytest.mark.parametrize(
+    ("is_closed_here", "fault", "written"),
+    [(False, None, 2 * FRAMES_AT_ONCE), (True, None, FRAMES_AT_ONCE), (False, ConnectionError(), FRAMES_AT_ONCE)],
+    ids=["ended", "closed here", "reset"],
+)
+async def test_what_waits_when_tls_ends_without_a_word_is_written(
+    is_closed_here: bool, fault: Exception | None, written: int
+) -> None:
+    """uvloop does not tell of such an end."""
+    clock, handled = ManualClock(), list[bytes]()
+    connections = Connections(clock, max_idle_ms=-1)
+    listener = Listener(
+        lambda frame, _session: handled.append(bytes(frame)), clock, connections, name="SSL", max_request_bytes=100
+    )
+    client = LoneClient(listener, b"\0\0", tls=True)
+    client.send_bytes((struct.pack(">i", 2) + b"\0\0") * 2 * FRAMES_AT_ONCE)
+    assert len(handled) == FRAMES_AT_ONCE
+    if is_closed_here:
+        client.connection.close()
+    client.connection.connection_lost(fault)
+    for _ in range(10 * FRAMES_AT_ONCE):
+        await asyncio.sleep(0)
+    assert len(handled) == written
+    client.close()
 
 
 async def test_of_more_than_may_wait_nothing_is_begun() -> None:

@@ -67,6 +67,8 @@ class Connection(asyncio.BufferedProtocol):
         #: Nothing more will come: it closes when the frames that wait are carried out.
         self._is_at_end = False
         self._has_ended = False
+        #: It was closed here, and not by its client.
+        self._is_closed = False
         #: What the outbox had told of its progress when that was last asked.
         self._progress = 0
 
@@ -115,6 +117,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = None
         self._listener.connections.closed(self)
         self.session.is_gone = True
+        # uvloop's TLS does not tell of an end without a close_notify.
+        self._has_ended = self._has_ended or (self._receiver.has_tls and exc is None and not self._is_closed)
         self._leave_the_last()
         self._receiver.lost()
         if self._outbox is not None:
@@ -221,6 +225,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Close now; what was not sent yet is dropped."""
+        self._is_closed = True
         if self._transport is not None:
             self._transport.abort()
 
