@@ -166,7 +166,7 @@ class Receiver:
             self._count(nbytes)
 
     def release(self) -> None:
-        """The frame that had kept its memory is carried out: take what is behind it."""
+        """The frame that had kept its memory is carried out; what is behind it may be taken."""
         self.has_whole_frame = False
         self._give_memory_back()
 
