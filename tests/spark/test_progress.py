@@ -165,14 +165,15 @@ def test_s5_the_live_line_is_written_when_something_is_new() -> None:
     assert out.getvalue() == "\r\x1b[Kwords: batch 7, 12 rows in 50 ms (240 a second), 2 offsets behind\n"
 
 
-def test_s4_a_script_runs_below_the_live_line_as_it_does_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("module", ["ottla.spark.live", "ottla.spark.script"])
+def test_s4_a_script_runs_below_the_live_line_as_it_does_alone(tmp_path: Path, module: str) -> None:
     (tmp_path / "helper.py").write_text("WORD = 'helped'\n")
     script = tmp_path / "script.py"
     script.write_text(
         "import sys, helper\ndef f(): pass\nprint(__name__, f.__module__, helper.WORD, sys.argv[1:])\nsys.exit(3)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-m", "ottla.spark.live", str(script), "--input", "a b"],
+        [sys.executable, "-P", "-m", module, str(script), "--input", "a b"],
         capture_output=True,
         text=True,
         check=False,

@@ -30,7 +30,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
 
 def test_s4_a_local_master_runs_the_script_with_this_python(environ: dict[str, str]) -> None:
     argv, env = launch(SCRIPT, ["--input", "a b"], master=None, conf=["spark.x=y z"], environ=environ)
-    assert argv == [sys.executable, "pipeline.py", "--input", "a b"]
+    assert argv == [sys.executable, "-P", "-m", "ottla.spark.script", "pipeline.py", "--input", "a b"]
     assert env["PYSPARK_PYTHON"] == sys.executable
     options = shlex.split(env["PYSPARK_SUBMIT_ARGS"])
     assert options[:2] == ["--master", "local[*]"]
@@ -51,7 +51,7 @@ def test_s4_a_cluster_gets_the_same_script_by_spark_submit(environ: dict[str, st
 
 def test_s4_with_a_live_line_the_script_runs_below_it_on_a_local_master_only(environ: dict[str, str]) -> None:
     argv, _ = launch(SCRIPT, ["x"], master="local[1]", conf=[], environ=environ, live=True)
-    assert argv == [sys.executable, "-m", "ottla.spark.live", "pipeline.py", "x"]
+    assert argv == [sys.executable, "-P", "-m", "ottla.spark.live", "pipeline.py", "x"]
     pytest.importorskip("pyspark")
     argv, _ = launch(SCRIPT, ["x"], master="spark://host:7077", conf=[], environ=environ, live=True)
     assert argv[-2:] == ["pipeline.py", "x"]
@@ -91,6 +91,19 @@ def test_s4_what_spark_s_own_file_sets_is_not_overridden(environ: dict[str, str]
     given = " ".join(options(SPARK_CONF_DIR=str(conf), PYSPARK_SUBMIT_ARGS=named))
     assert f"{manager}=" in given
     assert push not in given
+
+
+def test_s4_a_master_that_a_setting_names_is_the_master(environ: dict[str, str]) -> None:
+    """Spark takes `--master` before the setting, so that of nobody must not be given."""
+    pytest.importorskip("pyspark")
+    named = "spark.master=spark://host:7077"
+    argv, _ = launch(SCRIPT, [], master=None, conf=[named], environ={**environ, "MASTER": "local[3]"})
+    assert argv[1:3] == ["--master", "spark://host:7077"]
+    assert argv.count("--master") == 1
+    argv, _ = launch(SCRIPT, [], master="spark://other:7077", conf=[named], environ=environ)
+    assert argv[1:3] == ["--master", "spark://other:7077"]
+    _, env = launch(SCRIPT, [], master=None, conf=["spark.master=local[2]"], environ=environ)
+    assert shlex.split(env["PYSPARK_SUBMIT_ARGS"])[:2] == ["--master", "local[2]"]
 
 
 def test_s4_arguments_for_spark_that_the_environment_has_are_kept(environ: dict[str, str]) -> None:
@@ -242,7 +255,7 @@ def test_s4_a_script_can_be_a_client_of_spark_connect(environ: dict[str, str]) -
     assert argv == [sys.executable, "pipeline.py", "x"]
     assert env == {"SPARK_REMOTE": "sc://host:15002"}
     argv, env = launch(SCRIPT, ["x"], master=None, conf=["spark.x=1"], environ=environ, remote="local[2]", live=True)
-    assert argv == [sys.executable, "pipeline.py", "x"]
+    assert argv == [sys.executable, "-P", "-m", "ottla.spark.script", "pipeline.py", "x"]
     assert env["SPARK_REMOTE"] == "local[2]"
     assert {"local[2]", "spark.x=1"} <= set(shlex.split(env["PYSPARK_SUBMIT_ARGS"]))
 

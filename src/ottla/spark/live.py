@@ -1,22 +1,19 @@
 """`ottla run` at a terminal: the script, and below its output one line that says how far its queries are.
 
-    python -m ottla.spark.live SCRIPT [ARGUMENT…]
+    python -P -m ottla.spark.live SCRIPT [ARGUMENT…]
 
-The script runs as `__main__` in this process. A thread asks the session, once it is there, for the last progress of
+The script runs as `ottla.spark.script` runs it. A thread asks the session, once it is there, for the last progress of
 its queries; the script and the session are not changed.
 """
 
 import json
-import runpy
 import sys
-import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TextIO
 
 from ottla.spark.progress import Report, make_notes_directory, read_notes, report_of
+from ottla.spark.script import Beside, run
 
-_EVERY_S = 0.5
 _CLEAR = "\r\x1b[K"
 
 
@@ -26,7 +23,7 @@ def session_of_this_process() -> Any:
     return getattr(getattr(module, "SparkSession", None), "_instantiatedSession", None)
 
 
-class LiveLine:
+class LiveLine(Beside):
     """One line of a terminal, written anew when a query has made progress."""
 
     def __init__(self, out: TextIO, find_session: Callable[[], Any] = session_of_this_process) -> None:
@@ -52,11 +49,18 @@ class LiveLine:
             self._out.flush()
             self._is_written = True
 
+    def tell(self, what: str) -> None:
+        """Say it above the line."""
+        self._out.write(f"{_CLEAR}ottla run: {what}\n")
+        self._out.flush()
+        self._last, self._is_written = {}, False
+
     def end(self) -> None:
         """Leave the line as it is, and begin another one."""
         if self._is_written:
             self._out.write("\n")
             self._out.flush()
+            self._is_written = False
 
 
 def _report(progress: Any) -> Report:
@@ -64,27 +68,11 @@ def _report(progress: Any) -> Report:
     return report_of(given, read_notes(given["id"]))
 
 
-def main(arguments: list[str]) -> None:
-    """Run the script with its arguments; SystemExit and errors are the script's own."""
-    script = arguments[0]
-    sys.argv = arguments
-    sys.path[0] = str(Path(script).resolve().parent)
+def main(arguments: list[str]) -> int:
+    """Run the script with its arguments; the exit code. SystemExit and KeyboardInterrupt are the script's own."""
     make_notes_directory()
-    line, over = LiveLine(sys.stderr), threading.Event()
-
-    def keep_looking() -> None:
-        while not over.wait(_EVERY_S):
-            line.look()
-
-    thread = threading.Thread(target=keep_looking, name="ottla-live", daemon=True)
-    thread.start()
-    try:
-        runpy.run_path(script, run_name="__main__")
-    finally:
-        over.set()
-        thread.join(_EVERY_S)
-        line.end()
+    return run(arguments, LiveLine(sys.stderr))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

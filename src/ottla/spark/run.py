@@ -75,9 +75,9 @@ def launch(
         return Launch(own.argv, {**own.env, "SPARK_REMOTE": remote})
     java = find_java(environ)
     user = user_settings(environ, _package())
-    chosen = master or environ.get("MASTER") or user.master or "local[*]"
-    local = chosen.startswith("local") and not chosen.startswith("local-cluster")
     given = dict(map(_setting, conf))
+    chosen = master or given.pop("spark.master", None) or environ.get("MASTER") or user.master or "local[*]"
+    local = chosen.startswith("local") and not chosen.startswith("local-cluster")
     has_own_python = local and not _names_python(environ, {**user.conf, **given})
     ours = {**_DEFAULTS, **(_LOCAL_DEFAULTS if local else {}), **(_OWN_PYTHON_DEFAULTS if has_own_python else {})}
     home = local_home(environ) if has_own_python else None
@@ -94,8 +94,9 @@ def launch(
         if home is not None:
             env["SPARK_HOME"] = str(home)
         env["PYSPARK_SUBMIT_ARGS"] = " ".join(map(_quoted, [*options, SHELL]))
-        program = ["-m", "ottla.spark.live", str(script)] if live else [str(script)]
-        return Launch([sys.executable, *program, *arguments], env)
+        module = "ottla.spark.live" if live else "ottla.spark.script"
+        # `-P`: a file of the folder where it is called must not be taken for a module before the script's own are
+        return Launch([sys.executable, "-P", "-m", module, str(script), *arguments], env)
     env["PYSPARK_DRIVER_PYTHON"] = sys.executable
     env.pop("PYSPARK_SUBMIT_ARGS", None)
     return Launch([str(_spark_home() / "bin" / "spark-submit"), *options, str(script), *arguments], env)

@@ -1,0 +1,143 @@
+"""The process of a script that `ottla run` starts on a local master, and what Spark leaves its user to guess.
+
+    python -P -m ottla.spark.script SCRIPT [ARGUMENT…]
+
+The script runs as `__main__`, as `python SCRIPT` would run it. Beside it two things are told. A script may choose a
+cluster itself (`.master("spark://…")`): what `ottla run` has set is for a local master and does not fit. And when
+Spark's JVM ends by a signal, PySpark says that a connection is gone: the signal is named, and the exit code is the one
+that a shell has for it.
+
+It imports nothing of Ottla: the script waits for it.
+"""
+
+import runpy
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+_EVERY_S = 0.5
+#: A process is still ending when its connections are closed already.
+_ENDING_S = 5.0
+#: What PySpark and its scripts see of a JVM that has ended.
+_LOST = frozenset({"Py4JNetworkError", "ConnectionRefusedError", "ConnectionResetError", "BrokenPipeError", "EOFError"})
+_ADVICE = {
+    signal.SIGKILL: "If nobody has sent it, the kernel has, when memory was short: its log says so",
+    signal.SIGSEGV: "Java has crashed: see hs_err_pid*.log",
+    signal.SIGABRT: "Java has crashed, or has ended itself: see hs_err_pid*.log",
+}
+
+
+class Beside:
+    """What is shown beside a script: here, what is told and nothing else."""
+
+    def look(self) -> None:
+        """Called twice a second while the script runs, in another thread."""
+
+    def tell(self, what: str) -> None:
+        """Say something to the user."""
+        sys.stderr.write(f"ottla run: {what}\n")
+
+    def end(self) -> None:
+        """The script has ended."""
+
+
+def run(arguments: list[str], beside: Beside) -> int:
+    """Run the script with its arguments; the exit code. SystemExit and KeyboardInterrupt are the script's own."""
+    script = arguments[0]
+    sys.argv = arguments
+    folder = str(Path(script).resolve().parent)
+    sys.path[: not sys.flags.safe_path] = [folder]  # in the place of what `-m` puts there without `-P`
+    over, master = threading.Event(), _Master(beside)
+
+    def keep_looking() -> None:
+        while not over.wait(_EVERY_S):
+            master.look()
+            beside.look()
+
+    thread = threading.Thread(target=keep_looking, name="ottla-run", daemon=True)
+    thread.start()
+    failure: Exception | None = None
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except Exception as error:  # noqa: BLE001 - it is shown below, as Python shows it
+        failure = error
+    finally:
+        over.set()
+        thread.join(_EVERY_S)
+        beside.end()
+        master.look()
+    if failure is None:
+        return 0
+    trace = _of_script(failure.__traceback__)
+    sys.excepthook(type(failure), failure.with_traceback(trace), trace)
+    return _code_after(failure, beside)
+
+
+class _Master:
+    """Tells once that the script has chosen a cluster."""
+
+    def __init__(self, beside: Beside) -> None:
+        self._beside, self._told = beside, False
+
+    def look(self) -> None:
+        context = getattr(_spark_context(), "_active_spark_context", None)
+        master = getattr(context, "master", None)
+        if self._told or not isinstance(master, str) or master.startswith("local"):
+            return
+        self._told = True
+        self._beside.tell(
+            f"the script chooses the master {master} itself, and what is set is for a local one: workers are told to "
+            "take a Python that is on this machine alone, and the driver listens at 127.0.0.1. Start it with "
+            f"`ottla run --master {master}`, which sets what a cluster needs"
+        )
+
+
+def _spark_context() -> Any:
+    """PySpark's class, if the script has imported it."""
+    return getattr(sys.modules.get("pyspark.core.context"), "SparkContext", None)
+
+
+def _of_script(trace: TracebackType | None) -> TracebackType | None:
+    """The traceback from the script's own first line on; None for a script that cannot be read."""
+    while trace is not None and (
+        trace.tb_frame.f_code is run.__code__ or trace.tb_frame.f_globals.get("__name__") == runpy.__name__
+    ):
+        trace = trace.tb_next
+    return trace
+
+
+def _code_after(error: BaseException, beside: Beside) -> int:
+    """The exit code of a script that this error has ended; says what has become of Spark's JVM."""
+    jvm = getattr(getattr(_spark_context(), "_gateway", None), "proc", None)
+    if not isinstance(jvm, subprocess.Popen):
+        return 1
+    is_lost = any(type(each).__name__ in _LOST for each in _causes(error))
+    try:
+        ended = jvm.wait(_ENDING_S if is_lost else 0)
+    except subprocess.TimeoutExpired:
+        return 1
+    number = -ended if ended < 0 else ended - 128  # a JVM that hears SIGTERM ends in order, with the code of a shell
+    if number not in set(signal.Signals):
+        beside.tell(f"Spark's JVM (process {jvm.pid}) has ended with exit code {ended}")
+        return 1
+    advice = _ADVICE.get(signal.Signals(number))
+    name = signal.Signals(number).name
+    beside.tell(f"Spark's JVM (process {jvm.pid}) was ended by {name}{'' if advice is None else f'. {advice}'}")
+    return 128 + number
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error, and those that it was raised for."""
+    found: BaseException | None = error
+    while found is not None:
+        yield found
+        found = found.__cause__ or found.__context__
+
+
+if __name__ == "__main__":
+    sys.exit(run(sys.argv[1:], Beside()))

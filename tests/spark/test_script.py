@@ -1,0 +1,104 @@
+"""How `ottla run` runs a script on a local master, and what it tells beside it (SPEC S4).
+
+PySpark's place is taken by a module of a few lines: a JVM that ends, and a master, are all that counts of it.
+"""
+
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_PYSPARK = """
+import subprocess
+class SparkContext:
+    _gateway = _active_spark_context = None
+class Gateway:
+    def __init__(self, *argv):
+        self.proc = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+"""
+
+
+def _run(folder: Path, script: str, *arguments: str, module: str = "ottla.spark.script") -> tuple[int, str, str]:
+    """The exit code and both outputs of a script that has such a PySpark beside it."""
+    made = folder / "pyspark" / "core"
+    made.mkdir(parents=True)
+    (made / "context.py").write_text(_PYSPARK)
+    for each in (made, made.parent):
+        (each / "__init__.py").touch()
+    (folder / "script.py").write_text(script)
+    command = [sys.executable, "-P", "-m", module, str(folder / "script.py"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("module", ["ottla.spark.script", "ottla.spark.live"])
+def test_s4_a_script_that_fails_shows_its_own_lines_and_no_others(tmp_path: Path, module: str) -> None:
+    code, _, said = _run(tmp_path, "def f():\n    raise ValueError('no')\n\nf()\n", module=module)
+    assert code == 1
+    assert re.findall(r'File "(.*)", line (\d+)', said) == [(str(tmp_path / "script.py"), at) for at in ("4", "2")]
+    assert said.startswith("Traceback (most recent call last):\n")
+    assert said.endswith("ValueError: no\n")
+
+
+def test_s4_a_script_that_is_no_python_shows_the_line(tmp_path: Path) -> None:
+    code, _, said = _run(tmp_path, "x = 1\ny = (\n")
+    assert code == 1
+    assert said.startswith(f'  File "{tmp_path / "script.py"}", line 2\n')
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGABRT, signal.SIGTERM])
+def test_s4_a_jvm_that_a_signal_has_ended_is_named_and_gives_the_exit_code(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    script = (
+        "import sys\nfrom pyspark.core.context import Gateway, SparkContext\n"
+        "SparkContext._gateway = Gateway('cat')\n"
+        "SparkContext._gateway.proc.send_signal(int(sys.argv[1]))\n"
+        "try:\n    raise ConnectionRefusedError('gone')\nexcept OSError as error:\n    raise ValueError from error\n"
+    )
+    code, _, said = _run(tmp_path, script, str(int(number)))
+    assert code == 128 + number
+    assert "ConnectionRefusedError: gone" in said
+    assert re.search(rf"\nottla run: Spark's JVM \(process \d+\) was ended by {number.name}(\n|\. \w)", said)
+
+
+@pytest.mark.parametrize(("ended", "code"), [("sys.exit(143)", 143), ("sys.exit(52)", 1), ("", 1)])
+def test_s4_a_jvm_that_has_ended_otherwise(tmp_path: Path, ended: str, code: int) -> None:
+    """Java hears SIGTERM, ends in order, and gives the exit code that a shell has for it."""
+    script = (
+        "import sys\nfrom pyspark.core.context import Gateway, SparkContext\n"
+        f"SparkContext._gateway = Gateway(sys.executable, '-c', 'import sys; {ended}')\n"
+        "SparkContext._gateway.proc.wait()\n"
+        "raise ConnectionResetError\n"
+    )
+    found, _, said = _run(tmp_path, script)
+    assert found == code
+    told = {"sys.exit(143)": "was ended by SIGTERM", "sys.exit(52)": "has ended with exit code 52"}
+    assert told.get(ended, "has ended with exit code 0") in said
+
+
+def test_s4_of_a_jvm_that_lives_nothing_is_said(tmp_path: Path) -> None:
+    script = (
+        "from pyspark.core.context import Gateway, SparkContext\n"
+        "SparkContext._gateway = Gateway('cat')\nraise ValueError('no')\n"
+    )
+    code, _, said = _run(tmp_path, script)
+    assert (code, said.splitlines()[-1]) == (1, "ValueError: no")
+
+
+@pytest.mark.parametrize("module", ["ottla.spark.script", "ottla.spark.live"])
+@pytest.mark.parametrize(("master", "told"), [("spark://host:7077", True), ("local[2]", False)])
+def test_s4_a_script_that_chooses_a_cluster_is_told_how_to_start_it(
+    tmp_path: Path, module: str, master: str, told: bool
+) -> None:
+    script = (
+        "from types import SimpleNamespace\nfrom pyspark.core.context import SparkContext\n"
+        f"SparkContext._active_spark_context = SimpleNamespace(master={master!r})\n"
+    )
+    code, _, said = _run(tmp_path, script, module=module)
+    assert code == 0
+    assert said.count(f"`ottla run --master {master}`") == told
+    assert bool(said) == told
