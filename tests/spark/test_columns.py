@@ -13,7 +13,7 @@ from ottla.base.errors import ConfigError  # noqa: E402
 from ottla.base.types import TopicPartition  # noqa: E402
 from ottla.spark.columns import Chunk, RowDigest, check_writable  # noqa: E402
 from ottla.spark.errors import PipelineError  # noqa: E402
-from ottla.wire.batch import assign_offsets, control_batch, join_batch, parse_header  # noqa: E402
+from ottla.wire.batch import Compression, assign_offsets, control_batch, join_batch, parse_header  # noqa: E402
 from ottla.wire.columns import encode_columns  # noqa: E402
 from ottla.wire.records import Record, decode_batch, encode_batch  # noqa: E402
 from tests.spark.source_rows import HEADERS, SCHEMA  # noqa: E402
@@ -53,13 +53,13 @@ def test_s1_a_marker_that_compaction_has_emptied_ends_its_transaction() -> None:
     log = marker(4, 7, commit=False)
     for end in (log, emptied(log)):
         chunk = Chunk(batch(3, b"a", producer_id=7) + end + batch(5, b"b", producer_id=7), [(7, 3)], committed=True)
-        assert chunk.rows(TP, 0, 9, SCHEMA).column("value").to_pylist() == [b"b"]
+        assert next(chunk.rows(TP, 0, 9, SCHEMA)).column("value").to_pylist() == [b"b"]
     assert Chunk(emptied(batch(3, b"a", b"b", producer_id=7)), [], committed=True).next_offset == 5
 
 
 def test_s1_rows_have_the_schema_of_sparks_connector() -> None:
     chunk = Chunk(batch(5, b"a", b"b", b"c"), [], committed=True)
-    rows = chunk.rows(TP, 6, 8, SCHEMA)
+    rows = next(chunk.rows(TP, 6, 8, SCHEMA))
     assert chunk.next_offset == 8
     assert rows.schema == SCHEMA
     first = rows.to_pylist()[0]
@@ -74,12 +74,12 @@ def test_s1_rows_have_the_schema_of_sparks_connector() -> None:
         "timestampType": 0,
         "headers": [{"key": "h", "value": b"b"}],
     }
-    assert chunk.rows(TP, 6, 7, SCHEMA).column("offset").to_pylist() == [6]
+    assert next(chunk.rows(TP, 6, 7, SCHEMA)).column("offset").to_pylist() == [6]
 
 
 def test_s1_a_record_without_headers_has_null_as_in_sparks_connector() -> None:
     records = [Record(0, 1, None, b"a", ()), Record(1, 1, None, b"b", (("h", b"1"),))]
-    rows = Chunk(encode_batch(records, base_offset=0), [], committed=True).rows(TP, 0, 2, SCHEMA)
+    rows = next(Chunk(encode_batch(records, base_offset=0), [], committed=True).rows(TP, 0, 2, SCHEMA))
     assert rows.column("headers").to_pylist() == [None, [{"key": "h", "value": b"1"}]]
 
 
@@ -88,8 +88,8 @@ def test_s1_a_time_that_spark_does_not_have_is_named_with_its_record(at_ms: int)
     records = [Record(40, 1, None, b"a", ()), Record(41, at_ms, None, b"b", ()), Record(42, 2, None, b"c", ())]
     chunk = Chunk(encode_batch(records, base_offset=40), [], committed=True)
     with pytest.raises(PipelineError, match=f"lines-3: the record at offset 41 has the timestamp {at_ms} ms"):
-        chunk.rows(TP, 40, 43, SCHEMA)
-    assert chunk.rows(TP, 42, 43, SCHEMA).column("value").to_pylist() == [b"c"]
+        next(chunk.rows(TP, 40, 43, SCHEMA))
+    assert next(chunk.rows(TP, 42, 43, SCHEMA)).column("value").to_pylist() == [b"c"]
 
 
 def test_s2_records_of_aborted_transactions_are_left_out() -> None:
@@ -106,8 +106,8 @@ def test_s2_records_of_aborted_transactions_are_left_out() -> None:
     )
     chunk = Chunk(log, [(7, 0)], committed=True)
     assert chunk.next_offset == 7
-    assert chunk.rows(TP, 0, 7, SCHEMA).column("value").to_pylist() == [b"committed", b"plain", b"kept"]
-    every = Chunk(log, [(7, 0)], committed=False).rows(TP, 0, 7, SCHEMA)
+    assert next(chunk.rows(TP, 0, 7, SCHEMA)).column("value").to_pylist() == [b"committed", b"plain", b"kept"]
+    every = next(Chunk(log, [(7, 0)], committed=False).rows(TP, 0, 7, SCHEMA))
     assert every.column("value").to_pylist() == [b"aborted", b"committed", b"plain", b"kept"]
 
 
@@ -227,3 +227,14 @@ def test_s1_strings_and_binaries_can_be_written() -> None:
     check_writable(
         pa.schema([("key", pa.string()), ("value", pa.binary()), ("topic", pa.string()), ("headers", HEADERS)]), None
     )
+
+
+def test_s1_a_fetch_that_decompresses_to_much_comes_in_several_batches_of_rows() -> None:
+    """A few KB may be gigabytes, of which one column of Arrow holds two."""
+    fetch = b"".join(
+        bytes(encode_batch([Record(at, 1, None, bytes(12_000_000), ())], base_offset=at, compression=Compression.ZSTD))
+        for at in range(5)
+    )
+    assert len(fetch) < 100_000
+    rows = Chunk(fetch, [], committed=True).rows(TP, 0, 5, SCHEMA)
+    assert [batch.column("offset").to_pylist() for batch in rows] == [[0, 1], [2, 3], [4]]

@@ -47,7 +47,7 @@ source = pa.schema({
     "timestamp": pa.timestamp("us", tz="UTC"), "timestampType": pa.int32(),
 })
 batch = encode_batch([Record(0, 1, b"k", b"v", ()), Record(1, 2, None, b"w", ())])
-rows = Chunk(batch, (), committed=True).rows(TopicPartition("t", 3), 0, 2, source)
+rows = next(Chunk(batch, (), committed=True).rows(TopicPartition("t", 3), 0, 2, source))
 print(rows.column("topic").to_pylist(), rows.column("partition").to_pylist())
 for topic, written in rows_by_topic(SimpleNamespace(topic=None, ledger_topic="l"), rows):
     RowDigest().update(rows)

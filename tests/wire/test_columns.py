@@ -18,6 +18,7 @@ from ottla.wire.batch import (
     parse_header,
     set_log_append_time,
 )
+from tests.counted_calls import calls
 from tests.wire.forms import INSTALLED, Form, both_forms
 from tests.wire.rows import NOW_MS, Row, rows
 
@@ -211,3 +212,80 @@ def test_records_and_rows_go_into_one_batch(form: Form) -> None:
     batch = builder.build()
     assert [row.value for row in form.records.decode_batch(batch)] == [b"first", b"third", b"last"]
     assert [header.max_timestamp_ms for _, header in iter_headers(batch)] == [NOW_MS + 1]
+
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+def with_headers(rows: list[list[dict[str, Any] | None] | None]) -> Any:
+    values = pa.array([b"v"] * len(rows), pa.binary())
+    return pa.RecordBatch.from_pydict({"value": values, "headers": pa.array(rows, HEADERS)})
+
+
+@both_forms
+@given(
+    rows=st.lists(
+        st.none()
+        | st.lists(
+            st.fixed_dictionaries({"key": st.text(max_size=3), "value": st.none() | st.binary(max_size=3)}), max_size=3
+        ),
+        max_size=8,
+    ),
+    start=st.integers(0, 8),
+)
+def test_headers_go_out_row_by_row_whatever_is_null(form: Form, rows: list[Any], start: int) -> None:
+    table = with_headers(rows).slice(min(start, len(rows)))
+    if not table.num_rows:
+        return
+    decoded = form.columns.decode_columns(form.columns.encode_columns(table), with_headers=True)
+    assert decoded.column("headers").to_pylist() == [row or [] for row in rows[start:]]
+
+
+@pytest.mark.parametrize("header", [None, {"key": None, "value": b"x"}])
+def test_a_header_without_a_key_is_refused(header: dict[str, Any] | None) -> None:
+    with pytest.raises(ValueError, match="column headers has a null in the place of a header, or of its key"):
+        INSTALLED.columns.encode_columns(with_headers([None, [header]]))
+
+
+def test_rows_without_headers_are_not_looked_at_one_by_one() -> None:
+    def counted(rows: int) -> int:
+        table = with_headers([None] * rows)
+        return calls(lambda: INSTALLED.columns.column_source(table))
+
+    counted(1)
+    assert counted(1_000) == counted(10)
+
+
+@both_forms
+@given(
+    groups=st.lists(st.lists(rows, min_size=1, max_size=5), max_size=5),
+    part_bytes=st.integers(1, 200),
+    compression=st.sampled_from(Compression),
+    bounds=st.tuples(st.integers(0, 25), st.integers(0, 25)),
+)
+def test_parts_hold_together_what_the_columns_hold(
+    form: Form, groups: list[list[Row]], part_bytes: int, compression: Compression, bounds: tuple[int, int]
+) -> None:
+    buf = batches_of(form, *groups, compression=compression)
+    between = {"start_offset": bounds[0], "end_offset": bounds[1], "with_headers": True}
+    parts = list(form.columns.decode_in_parts(memoryview(buf), part_bytes, **between))
+    assert [row for part in parts for row in part.to_pylist()] == form.columns.decode_columns(
+        buf, **between
+    ).to_pylist()
+    sizes = [form.records.open_batch(buf, pos, header).body_bytes for pos, header in iter_headers(buf)]
+    assert len(parts) <= sum(sizes)
+
+
+def test_what_decompresses_to_much_comes_in_parts() -> None:
+    three: list[Row] = [(1, None, bytes(1_000), ())] * 3
+    batches = batches_of(INSTALLED, *[three] * 5, compression=Compression.ZSTD)
+    parts = list(INSTALLED.columns.decode_in_parts(batches, 7_000))
+    assert [part.num_rows for part in parts] == [6, 6, 3]
+    assert [part.num_rows for part in INSTALLED.columns.decode_in_parts(batches, 1)] == [3] * 5
+    assert list(INSTALLED.columns.decode_in_parts(batches, 1, start_offset=15)) == []
+    damaged = bytearray(batches)
+    damaged[-1] ^= 1
+    good = INSTALLED.columns.decode_in_parts(bytes(damaged), 7_000)
+    assert next(good).num_rows == 6
+    with pytest.raises(CorruptBatchError):
+        next(good)

@@ -1,6 +1,6 @@
 """Arrow columns between Kafka and Spark: a fetch as the rows of the source, and a digest of the rows of the sink."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import pyarrow as pa
@@ -10,7 +10,7 @@ from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
 from ottla.spark.errors import PipelineError, RowError
 from ottla.wire.batch import BatchHeader, is_emptied, iter_headers, parse_end_txn_marker
-from ottla.wire.columns import decode_columns, scalar
+from ottla.wire.columns import decode_in_parts, scalar
 from ottla.wire.crc import crc32c
 
 #: The row schema of Spark's own Kafka connector; `headers` only with includeHeaders.
@@ -27,6 +27,8 @@ _NULL: Final = scalar(-1, pa.int64())
 _NOTHING: Final = scalar(0, pa.int32())
 #: The last millisecond of Spark's timestamps, which are microseconds in 64 bits.
 _MOST_MS: Final = (2**63 - 1) // 1_000
+#: Records of one RecordBatch, decompressed, beyond which another one begins: a fetch of 8 MB may hold gigabytes.
+_PART_BYTES: Final = 33_554_432
 #: The columns of the sink, and what they may be; all others are passed over, as Spark's connector does.
 WRITABLE = {
     "key": (pa.types.is_binary, pa.types.is_string, pa.types.is_large_binary, pa.types.is_large_string),
@@ -81,16 +83,22 @@ class Chunk:
         pos, header = self._headers[-1]
         return pos + header.size_bytes
 
-    def rows(self, tp: TopicPartition, start: int, end: int, schema: Any) -> Any:
-        """Records from `start` to `end` (not included) as a RecordBatch of `schema`, the source's."""
-        with_headers = "headers" in schema.names
-        found = decode_columns(
+    def rows(self, tp: TopicPartition, start: int, end: int, schema: Any) -> Iterator[Any]:
+        """Records from `start` to `end` (not included) as RecordBatches of `schema`, the source's.
+
+        Raises CorruptBatchError and PipelineError when it comes to such a record.
+        """
+        parts = decode_in_parts(
             self._view,
+            _PART_BYTES,
             start_offset=start,
             end_offset=end,
             skip=(lambda header: header.base_offset in self._left_out) if self._left_out else None,
-            with_headers=with_headers,
+            with_headers="headers" in schema.names,
         )
+        return (self._as_rows(tp, part, schema) for part in parts)
+
+    def _as_rows(self, tp: TopicPartition, found: Any, schema: Any) -> Any:
         count = found.num_rows
         _require_times(tp, found.column("offset"), found.column("timestamp_ms"))
         micros = found.column("timestamp_ms").view(pa.timestamp("ms", tz="UTC")).cast(schema.field("timestamp").type)
@@ -103,7 +111,7 @@ class Chunk:
             micros,
             found.column("timestamp_type"),
         ]
-        if with_headers:
+        if "headers" in schema.names:
             headers = found.column("headers").cast(schema.field("headers").type)
             none = pc.equal(pc.list_value_length(headers), _NOTHING)  # null, as in Spark's connector
             columns.append(pc.if_else(none, scalar(None, headers.type), headers))

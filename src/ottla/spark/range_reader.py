@@ -147,9 +147,9 @@ class _Reading:
                 self._fetched = self._fetch_from(at)
             faults.reach("source.read")
             with _named(wanted.tp, begin):
-                rows = chunk.rows(wanted.tp, begin, wanted.end, schema)
-            if rows.num_rows:
-                yield rows
+                for rows in chunk.rows(wanted.tp, begin, wanted.end, schema):
+                    if rows.num_rows:
+                        yield rows
 
     def _chunk(self, data: PartitionData, at: int) -> Chunk:
         aborted = [(a.producer_id, a.first_offset) for a in data.aborted_transactions or ()]

@@ -7,6 +7,7 @@ Encoding reads the buffers of the arrays as they are. No record ever becomes a P
 import struct
 import sys
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -46,6 +47,7 @@ SCHEMA: Final = pa.schema(
 _WITHOUT_HEADERS: Final = pa.schema(list(SCHEMA)[:5])
 _MAX_INT64: Final = 2**63 - 1
 _NO_LIMIT_BYTES: Final = 2**31 - 1
+_NO_HEADERS: Final = pack_headers(())
 
 
 def scalar(value: int | str | None, kind: Any) -> Any:
@@ -80,29 +82,74 @@ def decode_columns(
     `headers` only when asked for. Raises CorruptBatchError as `open_batch`, and when the columns would exceed 2 GiB.
     """
     end = _MAX_INT64 if end_offset is None else end_offset
-    opened: list[tuple[BatchHeader, RecordCursor]] = []
-    rows = size = 0
+    part = _Part()
+    for header, cursor in _opened(buf, start_offset, end_offset, skip, check_crc):
+        part.add(header, cursor)
+        if part.size_bytes > MAX_COLUMN_BYTES:
+            raise CorruptBatchError(
+                f"batches up to offset {header.last_offset} hold more than {MAX_COLUMN_BYTES} bytes"
+            )
+    return part.columns(start_offset, end, with_headers)
+
+
+def decode_in_parts(
+    buf: Buffer,
+    part_bytes: int,
+    *,
+    start_offset: int = 0,
+    end_offset: int | None = None,
+    skip: Callable[[BatchHeader], bool] | None = None,
+    with_headers: bool = False,
+    check_crc: bool = True,
+) -> Iterator[Any]:
+    """The same in RecordBatches, one after the other. Each has as many batches as hold `part_bytes` when decompressed,
+    and at least one. A fetch of compressed batches may hold a thousand times its own bytes. Raises CorruptBatchError as
+    `open_batch`, when it comes to such a batch.
+    """
+    end = _MAX_INT64 if end_offset is None else end_offset
+    part = _Part()
+    for header, cursor in _opened(buf, start_offset, end_offset, skip, check_crc):
+        if part.rows and part.size_bytes + cursor.body_bytes > part_bytes:
+            yield part.columns(start_offset, end, with_headers)
+            part = _Part()
+        part.add(header, cursor)
+    if part.rows:
+        yield part.columns(start_offset, end, with_headers)
+
+
+def _opened(
+    buf: Buffer, start: int, end: int | None, skip: Callable[[BatchHeader], bool] | None, check_crc: bool
+) -> Iterator[tuple[BatchHeader, RecordCursor]]:
+    """The batches of `buf` that may have records from `start` up to `end`, decompressed one by one."""
     for pos, header in iter_headers(buf):
         if header.base_offset < 0 or header.last_offset_delta < 0:
             raise CorruptBatchError(f"a batch from offset {header.base_offset} to {header.last_offset} at {pos}")
-        if header.last_offset < start_offset or (end_offset is not None and header.base_offset >= end_offset):
+        if header.last_offset < start or (end is not None and header.base_offset >= end):
             continue
         if header.is_control or (skip is not None and skip(header)):
             if check_crc:
                 check_integrity(buf, pos, header)  # perhaps only one bit says that it is to be skipped
             continue
-        cursor = open_batch(buf, pos, header, check_crc=check_crc)
-        rows += header.record_count
-        size += cursor.body_bytes
-        if size > MAX_COLUMN_BYTES:
-            raise CorruptBatchError(
-                f"batches up to offset {header.last_offset} hold more than {MAX_COLUMN_BYTES} bytes"
-            )
-        opened.append((header, cursor))
-    columns = _Columns(rows, size, with_headers)
-    for header, cursor in opened:
-        columns.filler.fill(cursor, start_offset, end, int(header.timestamp_type))
-    return columns.finish()
+        yield header, open_batch(buf, pos, header, check_crc=check_crc)
+
+
+class _Part:
+    """Batches that become columns together."""
+
+    def __init__(self) -> None:
+        self.rows = self.size_bytes = 0
+        self._opened: list[tuple[BatchHeader, RecordCursor]] = []
+
+    def add(self, header: BatchHeader, cursor: RecordCursor) -> None:
+        self.rows += header.record_count
+        self.size_bytes += cursor.body_bytes
+        self._opened.append((header, cursor))
+
+    def columns(self, start: int, end: int, with_headers: bool) -> Any:
+        columns = _Columns(self.rows, self.size_bytes, with_headers)
+        for header, cursor in self._opened:
+            columns.filler.fill(cursor, start, end, int(header.timestamp_type))
+        return columns.finish()
 
 
 class _Columns:
@@ -285,8 +332,16 @@ def _packed_headers(column: Any) -> list[bytes] | None:
     array = _one_array(column)
     kind = array.type
     fields = kind.value_type if pa.types.is_list(kind) and pa.types.is_struct(kind.value_type) else ()
-    names = {field.name.lower(): field.name for field in fields}
-    key, value = names.get("key"), names.get("value")
+    called = {field.name.lower(): field.name for field in fields}
+    key, value = called.get("key"), called.get("value")
     if key is None or value is None:
         raise ValueError(f"column headers of type {kind} is no list of key and value")
-    return [pack_headers([(header[key], header[value]) for header in row or ()]) for row in array.to_pylist()]
+    headers = array.flatten()
+    names, values = headers.field(key), headers.field(value)
+    if headers.null_count or names.null_count:
+        raise ValueError("column headers has a null in the place of a header, or of its key")
+    if not len(headers):
+        return None
+    pairs = zip(names.to_pylist(), values.to_pylist(), strict=True)
+    lengths = array.value_lengths().to_pylist()
+    return [pack_headers(islice(pairs, length)) if length else _NO_HEADERS for length in lengths]
