@@ -35,6 +35,14 @@ def test_s4_rows_go_to_the_topic_that_they_name() -> None:
     assert divided(options, rows("a", "b", "a")) == {"a": [b"0", b"2"], "b": [b"1"]}
 
 
+def test_s4_rows_of_one_topic_are_not_copied() -> None:
+    batch = rows("a", "a")
+    ((_, found),) = rows_by_topic(sink_options({**SERVERS, "sink.id": "s"}), batch)
+    assert [each.address for each in found.column("value").buffers()[1:]] == [
+        each.address for each in batch.column("value").buffers()[1:]
+    ]
+
+
 def test_s4_the_option_overrides_the_column() -> None:
     options = sink_options({**SERVERS, "sink.id": "s", "topic": "c"})
     assert divided(options, rows("a", None, "__ottla_ledger")) == {"c": [b"0", b"1", b"2"]}

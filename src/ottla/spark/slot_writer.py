@@ -43,13 +43,14 @@ def rows_by_topic(options: SinkOptions, batch: Any) -> Iterator[tuple[str, Any]]
         assert options.topic is not None
         yield options.topic, rows
         return
-    for each in pc.unique(topics):
+    found = pc.unique(topics)
+    for each in found:
         topic = each.as_py()
         if topic is None:
             raise RowError("a row has no topic: its column topic is null, and the option topic is not set")
         if is_ledger(topic, options.ledger_topic):
             raise RowError(f"a row has the topic {topic}, which is {NO_ROWS_IN_A_LEDGER}")
-        yield topic, rows.filter(pc.equal(topics, each))
+        yield topic, rows if len(found) == 1 else rows.filter(pc.equal(topics, each))  # to filter is to copy
 
 
 class SlotWriter:

@@ -34,9 +34,13 @@ def split_by_partition(
         wanted = _numbers([of_key(key) for key in keys.dictionary.to_pylist()]).take(keys.indices)
     if "partition" in names:
         wanted = pc.coalesce(batch.column("partition").cast(pa.int32()), wanted)
-    for each in pc.unique(wanted):
+    numbers = pc.unique(wanted)
+    for each in numbers:
         number = each.as_py()
-        yield number, batch.filter(pc.is_null(wanted) if number is None else pc.equal(wanted, each))
+        if len(numbers) == 1:
+            yield number, batch  # to filter is to copy, also where all rows stay
+        else:
+            yield number, batch.filter(pc.is_null(wanted) if number is None else pc.equal(wanted, each))
 
 
 def _numbers(values: Iterable[int | None]) -> Any:
