@@ -26,7 +26,10 @@ def _run(folder: Path, script: str, *arguments: str, module: str = "ottla.spark.
     made = folder / "pyspark" / "core"
     made.mkdir(parents=True)
     (made / "context.py").write_text(_PYSPARK)
-    for each in (made, made.parent):
+    sql = folder / "pyspark" / "sql"
+    sql.mkdir()
+    (sql / "session.py").touch()
+    for each in (made, made.parent, sql):
         (each / "__init__.py").touch()
     (folder / "script.py").write_text(script)
     command = [sys.executable, "-P", "-m", module, str(folder / "script.py"), *arguments]
@@ -102,3 +105,33 @@ def test_s4_a_script_that_chooses_a_cluster_is_told_how_to_start_it(
     assert code == 0
     assert said.count(f"`ottla run --master {master}`") == told
     assert bool(said) == told
+
+
+_QUERIES = """
+from types import SimpleNamespace
+from pyspark.core.context import Gateway, SparkContext
+import pyspark.sql.session as session
+SparkContext._gateway = Gateway('cat')
+class Query:
+    def __init__(self, name): self.name = name
+    def stop(self):
+        print('stopped', self.name, settings, flush=True)
+        if self.name == 'bad': raise ValueError
+settings = {'spark.sql.streaming.stopTimeout': '0'}
+conf = SimpleNamespace(get=settings.get, set=settings.__setitem__)
+streams = SimpleNamespace(active=[Query('bad'), Query('good')])
+session.SparkSession = SimpleNamespace(_instantiatedSession=SimpleNamespace(streams=streams, conf=conf))
+import threading
+threading.Thread(target=lambda: print('its own thread', flush=True)).start()
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "code"), [("", 0), ("raise ValueError", 1), ("raise KeyboardInterrupt", -2), ("import sys; sys.exit(4)", 4)]
+)
+def test_s4_queries_that_still_run_when_the_script_ends_are_stopped(tmp_path: Path, end: str, code: int) -> None:
+    """Else the transactions of their slots stay open, and hold back readers."""
+    found, out, _ = _run(tmp_path, _QUERIES + end)
+    assert found == code
+    within = {"spark.sql.streaming.stopTimeout": "20s"}
+    assert out.splitlines() == ["its own thread", f"stopped bad {within}", f"stopped good {within}"]

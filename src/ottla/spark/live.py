@@ -12,15 +12,9 @@ from collections.abc import Callable
 from typing import Any, TextIO
 
 from ottla.spark.progress import Report, make_notes_directory, read_notes, report_of
-from ottla.spark.script import Beside, run
+from ottla.spark.script import Beside, run, session_of_this_process
 
 _CLEAR = "\r\x1b[K"
-
-
-def session_of_this_process() -> Any:
-    """The session that the script has made; None as long as there is none."""
-    module = sys.modules.get("pyspark.sql.session") or sys.modules.get("pyspark.sql")
-    return getattr(getattr(module, "SparkSession", None), "_instantiatedSession", None)
 
 
 class LiveLine(Beside):

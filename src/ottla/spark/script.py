@@ -7,9 +7,14 @@ cluster itself (`.master("spark://…")`): what `ottla run` has set is for a loc
 Spark's JVM ends by a signal, PySpark says that a connection is gone: the signal is named, and the exit code is the one
 that a shell has for it.
 
+Queries that still run when the script ends, by Ctrl-C or otherwise, are stopped: what their sinks have open is aborted
+then. Else readers of committed records would wait for `kafka.transaction.timeout.ms`, or for the next start.
+
 It imports nothing of Ottla: the script waits for it.
 """
 
+import atexit
+import contextlib
 import runpy
 import signal
 import subprocess
@@ -23,6 +28,7 @@ from typing import Any
 _EVERY_S = 0.5
 #: A process is still ending when its connections are closed already.
 _ENDING_S = 5.0
+_STOP_TIMEOUT, _STOPPED_WITHIN = "spark.sql.streaming.stopTimeout", "20s"
 #: What PySpark and its scripts see of a JVM that has ended.
 _LOST = frozenset({"Py4JNetworkError", "ConnectionRefusedError", "ConnectionResetError", "BrokenPipeError", "EOFError"})
 _ADVICE = {
@@ -61,6 +67,7 @@ def run(arguments: list[str], beside: Beside) -> int:
 
     thread = threading.Thread(target=keep_looking, name="ottla-run", daemon=True)
     thread.start()
+    atexit.register(_stop_queries)  # the script's own threads have ended by then
     failure: Exception | None = None
     try:
         runpy.run_path(script, run_name="__main__")
@@ -102,6 +109,31 @@ def _spark_context() -> Any:
     return getattr(sys.modules.get("pyspark.core.context"), "SparkContext", None)
 
 
+def session_of_this_process() -> Any:
+    """The session that the script has made; None as long as there is none."""
+    module = sys.modules.get("pyspark.sql.session") or sys.modules.get("pyspark.sql")
+    return getattr(getattr(module, "SparkSession", None), "_instantiatedSession", None)
+
+
+def _jvm() -> subprocess.Popen[bytes] | None:
+    """The process of Spark's JVM, if this one has started it."""
+    process = getattr(getattr(_spark_context(), "_gateway", None), "proc", None)
+    return process if isinstance(process, subprocess.Popen) else None
+
+
+def _stop_queries() -> None:
+    """Stop what still runs. What cannot be stopped ends with the JVM."""
+    session, jvm = session_of_this_process(), _jvm()
+    if session is None or jvm is None or jvm.poll() is not None:
+        return
+    with contextlib.suppress(Exception):
+        if session.conf.get(_STOP_TIMEOUT) in ("0", "0ms"):  # for ever: a query may wait for a broker that is gone
+            session.conf.set(_STOP_TIMEOUT, _STOPPED_WITHIN)
+        for query in session.streams.active:
+            with contextlib.suppress(Exception):
+                query.stop()
+
+
 def _of_script(trace: TracebackType | None) -> TracebackType | None:
     """The traceback from the script's own first line on; None for a script that cannot be read."""
     while trace is not None and (
@@ -113,8 +145,8 @@ def _of_script(trace: TracebackType | None) -> TracebackType | None:
 
 def _code_after(error: BaseException, beside: Beside) -> int:
     """The exit code of a script that this error has ended; says what has become of Spark's JVM."""
-    jvm = getattr(getattr(_spark_context(), "_gateway", None), "proc", None)
-    if not isinstance(jvm, subprocess.Popen):
+    jvm = _jvm()
+    if jvm is None:
         return 1
     is_lost = any(type(each).__name__ in _LOST for each in _causes(error))
     try:
