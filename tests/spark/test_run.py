@@ -36,6 +36,7 @@ def test_s4_a_local_master_runs_the_script_with_this_python(environ: dict[str, s
     assert options[:2] == ["--master", "local[*]"]
     assert options[-1] == "pyspark-shell"
     assert {"spark.x=y z", "spark.python.unix.domain.socket.enabled=true"} <= set(options)
+    assert "spark.sql.execution.arrow.maxRecordsPerBatch=5000" in options
     assert any("FileSystemBasedCheckpointFileManager" in option for option in options)
 
 
