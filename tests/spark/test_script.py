@@ -21,8 +21,17 @@ class Gateway:
 """
 
 
-def _run(folder: Path, script: str, *arguments: str, module: str = "ottla.spark.script") -> tuple[int, str, str]:
-    """The exit code and both outputs of a script that has such a PySpark beside it."""
+def _run(
+    folder: Path,
+    script: str,
+    *arguments: str,
+    module: str = "ottla.spark.script",
+    terminated_after: str | None = None,
+) -> tuple[int, str, str]:
+    """The exit code and both outputs of a script that has such a PySpark beside it.
+
+    `terminated_after`: SIGTERM is sent when it has written this line.
+    """
     made = folder / "pyspark" / "core"
     made.mkdir(parents=True)
     (made / "context.py").write_text(_PYSPARK)
@@ -33,8 +42,15 @@ def _run(folder: Path, script: str, *arguments: str, module: str = "ottla.spark.
         (each / "__init__.py").touch()
     (folder / "script.py").write_text(script)
     command = [sys.executable, "-P", "-m", module, str(folder / "script.py"), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.returncode, done.stdout, done.stderr
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    first = ""
+    if terminated_after is not None:
+        first = process.stdout.readline()
+        assert first == f"{terminated_after}\n"
+        process.terminate()
+    out, said = process.communicate()
+    return process.returncode, first + out, said
 
 
 @pytest.mark.parametrize("module", ["ottla.spark.script", "ottla.spark.live"])
@@ -135,3 +151,23 @@ def test_s4_queries_that_still_run_when_the_script_ends_are_stopped(tmp_path: Pa
     assert found == code
     within = {"spark.sql.streaming.stopTimeout": "20s"}
     assert out.splitlines() == ["its own thread", f"stopped bad {within}", f"stopped good {within}"]
+
+
+def test_s4_queries_are_stopped_behind_sigterm(tmp_path: Path) -> None:
+    """As a service manager sends it; the script's own clean-up runs, too."""
+    waits = (
+        "import signal\ntry:\n    print('waits', flush=True)\n    signal.pause()\n"
+        "finally:\n    print('cleaned up', flush=True)\n"
+    )
+    found, out, _ = _run(tmp_path, _QUERIES.split("import threading")[0] + waits, terminated_after="waits")
+    assert found == 128 + signal.SIGTERM
+    told = [line.split(" {")[0] for line in out.splitlines()]
+    assert told == ["waits", "cleaned up", "stopped bad", "stopped good"]
+
+
+def test_s4_a_script_that_hears_sigterm_itself_is_left_to_do_so(tmp_path: Path) -> None:
+    hears = (
+        "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\n"
+        "print('hears', flush=True)\nsignal.pause()\n"
+    )
+    assert _run(tmp_path, hears, terminated_after="hears")[0] == 7

@@ -7,8 +7,8 @@ cluster itself (`.master("spark://…")`): what `ottla run` has set is for a loc
 Spark's JVM ends by a signal, PySpark says that a connection is gone: the signal is named, and the exit code is the one
 that a shell has for it.
 
-Queries that still run when the script ends, by Ctrl-C or otherwise, are stopped: what their sinks have open is aborted
-then. Else readers of committed records would wait for `kafka.transaction.timeout.ms`, or for the next start.
+Queries that still run when the script ends, by Ctrl-C, SIGTERM or otherwise, are stopped: what their sinks have open
+is aborted then. Else readers of committed records would wait for `kafka.transaction.timeout.ms`, or for the next start.
 
 It imports nothing of Ottla: the script waits for it.
 """
@@ -68,6 +68,7 @@ def run(arguments: list[str], beside: Beside) -> int:
     thread = threading.Thread(target=keep_looking, name="ottla-run", daemon=True)
     thread.start()
     atexit.register(_stop_queries)  # the script's own threads have ended by then
+    signal.signal(signal.SIGTERM, _terminated)  # Python would end without a word to anybody
     failure: Exception | None = None
     try:
         runpy.run_path(script, run_name="__main__")
@@ -83,6 +84,12 @@ def run(arguments: list[str], beside: Beside) -> int:
     trace = _of_script(failure.__traceback__)
     sys.excepthook(type(failure), failure.with_traceback(trace), trace)
     return _code_after(failure, beside)
+
+
+def _terminated(number: int, _frame: object) -> None:
+    """End the script as `sys.exit` would, once: whoever sends the signal again does not want to wait."""
+    signal.signal(number, signal.SIG_DFL)
+    raise SystemExit(128 + number)
 
 
 class _Master:
