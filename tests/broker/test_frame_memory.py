@@ -144,6 +144,25 @@ async def test_buffers_of_whole_frames_are_kept_only_as_far_as_there_is_room(wor
     assert world.listener.connections.kept_bytes == 0
 
 
+async def test_a_buffer_that_has_grown_for_what_does_not_come_counts(world: _World) -> None:
+    """Clients that sent what just fills a buffer had 60 KB each that nobody counted."""
+    clients, size = world.clients(50), IDLE_BUFFER_BYTES - 4
+    tracemalloc.start()
+    try:
+        for each in clients:
+            each.send_bytes(struct.pack(">i", size) + bytes(size))
+            each.connection.get_buffer(-1)  # the loop looks once more, and there is nothing
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 2 * _KEPT_BYTES
+    kept = world.listener.connections.kept_bytes
+    assert _KEPT_BYTES < kept <= _KEPT_BYTES + BUSY_BUFFER_BYTES
+    for each in clients:
+        each.connection.connection_lost(None)
+    assert world.listener.connections.kept_bytes == 0
+
+
 async def test_a_buffer_that_is_not_used_makes_room_for_others(world: _World) -> None:
     idle = world.clients(4)
     for each in idle:

@@ -204,6 +204,17 @@ async def test_many_receives_of_a_few_kilobytes_are_more_than_their_bytes(world:
     assert turns >= 4
 
 
+async def test_a_buffer_that_has_grown_for_one_that_goes_on_counts(world: _World) -> None:
+    size = RECEIVED_PIECE_BYTES - 4
+    peers = world.peers(2 * RECEIVED_TURN_BYTES // RECEIVED_LEAST_BYTES, struct.pack(">i", size) + bytes(size))
+    await world.turn(peers)
+    waited = [each for each in peers if not each.transport.is_reading()]
+    assert waited
+    while not all(each.transport.is_reading() for each in peers):
+        await world.turn(peers)
+    assert world.connections.kept_bytes == len(waited) * (BUSY_BUFFER_BYTES - RECEIVED_PIECE_BYTES)
+
+
 async def test_the_count_begins_anew_with_a_turn(world: _World) -> None:
     """A client that sends much, but not in one turn, is not stopped."""
     (peer,) = world.peers(1)

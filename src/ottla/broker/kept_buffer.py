@@ -16,11 +16,16 @@ class KeptBuffer:
 
     def count(self) -> None:
         """Count it. Where all connections keep very much, it is what is in the buffer, and no more."""
-        if not (self._frames.kept_bytes or self._counted_bytes):
+        if not (self._frames.kept_bytes or self._counted_bytes or self._frames.is_filled):
             return
         self._count()
         if self._connections.keeps_much:
             self._frames.shrink()
+            self._count()
+
+    def grown(self) -> None:
+        """It may have grown: room was asked for what may not come. Somebody writes to it, so it stays as it is."""
+        if self._frames.kept_bytes != self._counted_bytes:
             self._count()
 
     def forget(self) -> None:

@@ -131,6 +131,7 @@ class Receiver:
     def get_buffer(self, size_hint: int = -1) -> memoryview:
         """Room for more bytes; where the turn's bytes are received, for a small request."""
         room = self._frames.get_buffer(size_hint)
+        self._kept.grown()
         if self._inflow.is_over and not self.has_tls and not self._inflow.has_turn(self):
             return room[:RECEIVED_PIECE_BYTES]
         return room
@@ -205,7 +206,11 @@ class Receiver:
             self._frame_since_ms += now_ms - since_ms  # that time was not the client's
         self.active_ms = now_ms
         self.regulate()
-        return len(self._frames.get_buffer()) if self._is_reading else 0
+        if not self._is_reading:
+            return 0
+        room_bytes = len(self._frames.get_buffer())
+        self._kept.grown()
+        return room_bytes
 
     def _begin_frame(self, begun_bytes: int, connection: Answering) -> None:
         """A frame has begun. One that is too large for the buffer that each connection begins with needs memory."""

@@ -251,7 +251,6 @@ class FrameBuffer:
     __slots__ = (
         "_buffer",
         "_end",
-        "_is_filled",
         "_is_tight",
         "_large",
         "_large_end",
@@ -261,6 +260,7 @@ class FrameBuffer:
         "_spare",
         "_start",
         "_trusted_from",
+        "is_filled",
         "kept_bytes",
     )
 
@@ -276,8 +276,8 @@ class FrameBuffer:
         self._end = 0
         #: What the buffer has more than a connection begins with.
         self.kept_bytes = 0
-        #: Whether the last receive has filled the buffer: more is on its way.
-        self._is_filled = False
+        #: Whether the last receive has filled the buffer: more is on its way, and it grows when room for that is asked.
+        self.is_filled = False
         #: Whether nothing is received beyond the frame that has begun, but a little.
         self._is_tight = False
         #: The large frame that is being received, without its length, and how much of it is here.
@@ -288,7 +288,7 @@ class FrameBuffer:
         """Room for more bytes; at least one."""
         if self._large is not None:
             return self._large[self._large_end : self._large_end + RECEIVED_AT_ONCE_BYTES]
-        if self._is_filled and len(self._buffer) < BUSY_BUFFER_BYTES:
+        if self.is_filled and len(self._buffer) < BUSY_BUFFER_BYTES:
             self._move(BUSY_BUFFER_BYTES)
         elif self._end == len(self._buffer):
             self._make_room()
@@ -299,7 +299,7 @@ class FrameBuffer:
 
     def shrink(self) -> None:
         """Keep no more memory than what is here takes; and with the next receive take little beyond its frame."""
-        self._is_filled, self._is_tight = False, True
+        self.is_filled, self._is_tight = False, True
         size_bytes = max(IDLE_BUFFER_BYTES, self._end - self._start)
         if size_bytes < len(self._buffer):
             self._move(size_bytes)
@@ -337,7 +337,7 @@ class FrameBuffer:
             start += 4 + length
             if self._one_by_one:
                 break
-        self._is_filled, self._is_tight = end == len(self._buffer), False
+        self.is_filled, self._is_tight = end == len(self._buffer), False
         if start == end:
             start = end = 0
         self._start, self._end = start, end
