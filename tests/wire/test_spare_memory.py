@@ -1,7 +1,10 @@
 """Memory of frames that is used again, and only when nobody looks at it."""
 
+import mmap
 import struct
 from concurrent.futures import ThreadPoolExecutor
+
+import pytest
 
 from ottla.base.limits import REUSED_FRAME_BYTES
 from ottla.wire.codec import Buffer
@@ -81,6 +84,42 @@ def test_frames_of_a_buffer_have_the_same_memory_one_after_the_other_and_their_o
     assert len(memories) <= 3
     held = [_received(buffer, frame) for frame in frames]
     assert held == frames, "what is held is not written over"
+
+
+class _WithoutSystemCall(mmap.mmap):
+    """Before Python 3.15, on a system that cannot give it another size."""
+
+    def resize(self, newsize: int, /) -> None:
+        raise SystemError("no mremap()")
+
+
+class _WithoutMethod(mmap.mmap):
+    """From Python 3.15 on."""
+
+    @property
+    def resize(self) -> None:  # type: ignore[override]
+        raise AttributeError("resize")
+
+
+@pytest.mark.parametrize("memory", [_WithoutSystemCall, _WithoutMethod])
+def test_where_the_system_does_not_tell_nothing_is_kept(
+    memory: type[mmap.mmap], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mmap, "mmap", memory)
+    _keeps_nothing()
+
+
+def test_without_anonymous_memory_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as Windows, which has clients."""
+    monkeypatch.delattr(mmap, "MAP_ANONYMOUS")
+    _keeps_nothing()
+
+
+def _keeps_nothing() -> None:
+    buffer = FrameBuffer(2**30, spare=(spare := SpareMemory(16 * _MB)))
+    frames = [bytes([number]) * _MB for number in range(3)]
+    assert [bytes(_received(buffer, frame)) for frame in frames] == frames
+    assert spare.known_bytes == 0
 
 
 def test_threads_never_share_memory() -> None:

@@ -21,7 +21,8 @@ _MOST_TIMES: Final = 4
 class SpareMemory:
     """Gives memory for frames, in any thread, and knows what it has given, up to `most_bytes`.
 
-    A frame of more than half of that has memory of its own, which is not used again.
+    A frame of more than half of that has memory of its own, which is not used again; and so has every frame where the
+    system cannot give memory another size, as Linux can.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -38,8 +39,9 @@ class SpareMemory:
     def take(self, size_bytes: int) -> memoryview:
         """Memory of that size, with whatever is in it. It is used again when nobody has a view of it any more."""
         memory = self._free(size_bytes) or _new(size_bytes)
+        is_known = len(memory) <= self._most_bytes // 2 and _is_free(memory)  # if not, this system never tells
         view = memoryview(memory)[:size_bytes]
-        if len(memory) <= self._most_bytes // 2:
+        if is_known:
             self._known.append(memory)
         with suppress(IndexError):  # other threads have made room
             while self.known_bytes > self._most_bytes:
@@ -61,6 +63,8 @@ def _new(size_bytes: int) -> mmap.mmap:
     """Memory that the system gives as it is written to. It aligns it for huge pages if it ends with one."""
     is_huge = size_bytes >= _HUGE_PAGE_BYTES and _MADV_HUGEPAGE is not None
     step_bytes = _HUGE_PAGE_BYTES if is_huge else _STEP_BYTES
+    if not hasattr(mmap, "MAP_ANONYMOUS"):  # Windows
+        return mmap.mmap(-1, size_bytes, access=mmap.ACCESS_COPY)
     memory = mmap.mmap(-1, -(-size_bytes // step_bytes) * step_bytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if is_huge:
         with suppress(OSError):  # a kernel that was built without them
@@ -74,6 +78,6 @@ def _is_free(memory: mmap.mmap) -> bool:
         memory.resize(len(memory))
     except BufferError:
         return False
-    except (SystemError, ValueError, OSError):  # a system that cannot do it does not tell
+    except (AttributeError, OSError, SystemError, TypeError, ValueError):  # a system that cannot do it does not tell
         return False
     return True
