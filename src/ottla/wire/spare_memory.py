@@ -27,8 +27,8 @@ class SpareMemory:
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
-        #: What was given last comes last. There is no lock, which a fork could leave held: a thread takes out what it
-        #: looks at, and puts it back when it is in use.
+        #: What was given last comes last; before it, what a search for it has passed over. There is no lock, which
+        #: a fork could leave held: a thread takes out what it looks at, and puts it back when it is in use.
         self._known: deque[mmap.mmap] = deque()
 
     @property

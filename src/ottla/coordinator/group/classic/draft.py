@@ -9,9 +9,10 @@ it to the end of the input, where it is done in steps: a draft may be half done,
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from ottla.base.limits import CLASSIC_MEMBERS_PER_STEP
 from ottla.base.require import require
 from ottla.coordinator.decision import CancelTimer, LogRecord, Reply, ReportFault, SetTimer, Timer
 from ottla.coordinator.facts import Began, Fact, Gone, GroupFacts, Joined, Owned, Settled, Waits, Who, Why
@@ -65,7 +66,7 @@ class Draft:
         require(self.rest is None, "an input has two ends")
         self.rest = rest
 
-    def steps(self) -> Iterator[None]:
+    def steps(self) -> Generator[None, None, None]:
         """Do what is left."""
         while self.rest is not None:
             rest, self.rest = self.rest, None
@@ -73,11 +74,11 @@ class Draft:
 
     # -- history
 
-    def told(self) -> tuple[GroupFacts, ...]:
-        """The facts, for the decision."""
-        if not self.facts:
-            return ()
-        return (GroupFacts(self.group.group_id, self.group.kind, self.group.generation, tuple(self.facts)),)
+    def told(self) -> list[GroupFacts]:
+        """The facts, for the decision and its rest: as many together as one step tells."""
+        group, size = self.group, CLASSIC_MEMBERS_PER_STEP
+        parts = [tuple(self.facts[begin : begin + size]) for begin in range(0, len(self.facts), size)]
+        return [GroupFacts(group.group_id, group.kind, group.generation, part) for part in parts]
 
     def began(self, reason: str) -> None:
         """A rebalance begins, in a group that was stable or empty, or one that goes on begins once more."""
@@ -209,6 +210,14 @@ class Draft:
                     self.reply(member.sync_token, sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
             self.expect_no_heartbeat(member_id)
         self.remove(member_ids)
+
+    def drop_in_steps(self, member_ids: Sequence[str], why: Why, text: str | Mapping[str, str] = "") -> Iterator[None]:
+        """The same for very many."""
+        for begin in range(0, len(member_ids), CLASSIC_MEMBERS_PER_STEP):
+            part = member_ids[begin : begin + CLASSIC_MEMBERS_PER_STEP]
+            self.drop(part, why, text)
+            if len(part) == CLASSIC_MEMBERS_PER_STEP:
+                yield
 
 
 def who(member: Member) -> Who:

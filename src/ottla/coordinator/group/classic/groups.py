@@ -15,6 +15,7 @@ from ottla.base.limits import CLASSIC_MEMBERS_PER_STEP
 from ottla.base.require import require
 from ottla.base.steps import result_of
 from ottla.coordinator.decision import NOTHING, Decision, LogRecord, Reply, SetTimer, Timer, in_steps
+from ottla.coordinator.facts import GroupFacts
 from ottla.coordinator.group.classic import describe, join, leave, rebalance, sync
 from ottla.coordinator.group.classic.arrivals import Arrivals
 from ottla.coordinator.group.classic.draft import HEARTBEAT, JOIN, SYNC, Draft, join_error, sync_error
@@ -151,6 +152,7 @@ class ClassicGroups:
         draft = Draft(Group(request.group_id) if group is None else group, self._config, now_ms)
         leave.leave(draft, token, request)
         if group is None:
+            result_of(draft.steps())
             return Decision(replies=tuple(draft.replies))
         return self._decide(draft, lambda e: answer(token, leave.refused(request, e)))
 
@@ -227,24 +229,24 @@ class ClassicGroups:
         return self._decided(draft, failure)
 
     def _decided(self, draft: Draft, failure: Failure) -> Decision:
-        timers = tuple(draft.timers)
+        timers, told = tuple(draft.timers), draft.told()
         decision = Decision(
             *(tuple(draft.records), tuple(draft.replies), timers[:CLASSIC_MEMBERS_PER_STEP]),
             effects=tuple(draft.reports),
-            facts=draft.told(),
-            rest=_setting(timers[CLASSIC_MEMBERS_PER_STEP:]),
+            facts=tuple(told[:1]),
+            rest=_rest(timers[CLASSIC_MEMBERS_PER_STEP:], told[1:]),
         )
         if not draft.records:
             self._groups[draft.group.group_id] = draft.group
         return self._appending.prepare(decision, draft.group, failure)
 
 
-def _setting(timers: Sequence[Timer]) -> Callable[[], Decision] | None:
-    """Set timers of very many members, some in each step. No other input comes in between."""
-    if not timers:
+def _rest(timers: Sequence[Timer], told: Sequence[GroupFacts]) -> Callable[[], Decision] | None:
+    """Set timers of very many members, and tell of them, some in each step. No other input comes in between."""
+    if not timers and not told:
         return None
     some, others = tuple(timers[:CLASSIC_MEMBERS_PER_STEP]), timers[CLASSIC_MEMBERS_PER_STEP:]
-    return lambda: Decision(timers=some, rest=_setting(others))
+    return lambda: Decision(timers=some, facts=tuple(told[:1]), rest=_rest(others, told[1:]))
 
 
 def session(group: Group, member_id: str) -> tuple[Timer, ...]:
