@@ -9,7 +9,7 @@ import pytest
 from ottla.base.limits import REUSED_FRAME_BYTES
 from ottla.wire.codec import Buffer
 from ottla.wire.frames import FrameBuffer
-from ottla.wire.spare_memory import SpareMemory
+from ottla.wire.spare_memory import SpareMemory, _is_free
 
 _MB = 1_048_576
 
@@ -101,21 +101,14 @@ class _WithoutMethod(mmap.mmap):
         raise AttributeError("resize")
 
 
-@pytest.mark.parametrize("memory", [_WithoutSystemCall, _WithoutMethod])
-def test_where_the_system_does_not_tell_nothing_is_kept(
-    memory: type[mmap.mmap], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(mmap, "mmap", memory)
-    _keeps_nothing()
+@pytest.mark.parametrize("system", [_WithoutSystemCall, _WithoutMethod])
+def test_where_the_system_does_not_tell_memory_is_not_free(system: type[mmap.mmap]) -> None:
+    assert not _is_free(system(-1, _MB))
 
 
-def test_without_anonymous_memory_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_system_does_not_tell_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as Windows, which has clients."""
     monkeypatch.delattr(mmap, "MAP_ANONYMOUS")
-    _keeps_nothing()
-
-
-def _keeps_nothing() -> None:
     buffer = FrameBuffer(2**30, spare=(spare := SpareMemory(16 * _MB)))
     frames = [bytes([number]) * _MB for number in range(3)]
     assert [bytes(_received(buffer, frame)) for frame in frames] == frames

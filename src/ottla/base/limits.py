@@ -231,8 +231,8 @@ INLINE_COST_OF_MEMBER: Final = 8
 #: Members of a consumer group that one step of the work on a new target looks at, and those whose parts of it are
 #: written in one batch: one and three milliseconds.
 MEMBERS_PER_STEP: Final = 500
-#: Members of a classic group that one step goes through, of a rebalance or a LeaveGroup, and for whom one step sets
-#: timers and tells the history: half a millisecond. The group is another one after the last step that goes through it.
+#: Members of a classic group that one step of the end of a rebalance goes through, and for whom one step sets timers
+#: and tells the history: half a millisecond. The group is another one after the last step that goes through it.
 CLASSIC_MEMBERS_PER_STEP: Final = 100
 #: Members and partitions of a classic group that a consumer, its leader, divides in its event loop. More are divided in
 #: a thread: 1,000 take some ten milliseconds, with the assignments' bytes.

@@ -193,19 +193,6 @@ def test_a_member_leaves_while_all_wait_for_their_assignment_in_steps() -> None:
     assert errors == [ErrorCode.REBALANCE_IN_PROGRESS] * (_MEMBERS - 2) + [ErrorCode.UNKNOWN_MEMBER_ID]
 
 
-def test_very_many_leave_with_one_request_in_steps() -> None:
-    """2,500 took 12 ms of one turn, with the history's events."""
-    rig, members = _stable()
-    left, token = members[0], rig.token()
-    request = LeaveGroupRequest(GROUP, tuple(MemberIdentity(each) for each in [*members[1:], "nobody", members[1]]))
-    _carry_out(rig, _looked(rig, lambda: rig.shard.leave_group(token, request, rig.now_ms)))
-    assert (rig.state(), list(rig.group().members)) == (GroupState.PREPARING_REBALANCE, [left])
-    told = [ErrorCode(each.error_code) for each in rig.answer(token).members]
-    assert told == [ErrorCode.NONE] * (_MEMBERS - 1) + [ErrorCode.UNKNOWN_MEMBER_ID] * 2
-    assert rig.told.names.count("member-left") == _MEMBERS - 1
-    assert _heartbeat_timers(rig) == 1
-
-
 def test_a_static_member_comes_back_in_steps() -> None:
     rig, members = _stable(instances=True)
     token = rig.token()

@@ -9,7 +9,7 @@ it to the end of the input, where it is done in steps: a draft may be half done,
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from ottla.base.limits import CLASSIC_MEMBERS_PER_STEP
@@ -66,7 +66,7 @@ class Draft:
         require(self.rest is None, "an input has two ends")
         self.rest = rest
 
-    def steps(self) -> Generator[None, None, None]:
+    def steps(self) -> Iterator[None]:
         """Do what is left."""
         while self.rest is not None:
             rest, self.rest = self.rest, None
@@ -210,14 +210,6 @@ class Draft:
                     self.reply(member.sync_token, sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
             self.expect_no_heartbeat(member_id)
         self.remove(member_ids)
-
-    def drop_in_steps(self, member_ids: Sequence[str], why: Why, text: str | Mapping[str, str] = "") -> Iterator[None]:
-        """The same for very many."""
-        for begin in range(0, len(member_ids), CLASSIC_MEMBERS_PER_STEP):
-            part = member_ids[begin : begin + CLASSIC_MEMBERS_PER_STEP]
-            self.drop(part, why, text)
-            if len(part) == CLASSIC_MEMBERS_PER_STEP:
-                yield
 
 
 def who(member: Member) -> Who:

@@ -152,7 +152,6 @@ class ClassicGroups:
         draft = Draft(Group(request.group_id) if group is None else group, self._config, now_ms)
         leave.leave(draft, token, request)
         if group is None:
-            result_of(draft.steps())
             return Decision(replies=tuple(draft.replies))
         return self._decide(draft, lambda e: answer(token, leave.refused(request, e)))
 

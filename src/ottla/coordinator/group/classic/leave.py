@@ -5,9 +5,6 @@ From version 3 (KIP-345) a request names several members; a static one may be na
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from ottla.base.limits import CLASSIC_MEMBERS_PER_STEP
 from ottla.base.words import listing
 from ottla.coordinator.facts import Why
 from ottla.coordinator.group.classic.draft import Draft
@@ -19,22 +16,16 @@ from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupRespons
 
 def leave(draft: Draft, token: int, request: LeaveGroupRequest) -> None:
     """Remove the named members, answer for each, and rebalance once if any was removed."""
-    draft.then(_leave(draft, token, request))
-
-
-def _leave(draft: Draft, token: int, request: LeaveGroupRequest) -> Iterator[None]:
     answers: list[MemberResponse] = []
     leaving: dict[str, str] = {}
-    for number, identity in enumerate(identities(request), 1):
+    for identity in identities(request):
         member_id, error = _resolve(draft.group, identity)
         if member_id in leaving:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         if error is ErrorCode.NONE:
             leaving[member_id] = identity.reason or ""
         answers.append(MemberResponse(identity.member_id, identity.group_instance_id, error))
-        if number % CLASSIC_MEMBERS_PER_STEP == 0:
-            yield
-    yield from draft.drop_in_steps(list(leaving), Why.LEFT, leaving)
+    draft.drop(leaving, Why.LEFT, leaving)
     gone = [answer for answer in answers if answer.error_code == ErrorCode.NONE]
     if gone:
         match draft.group.state:

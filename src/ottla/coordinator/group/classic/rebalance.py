@@ -9,9 +9,9 @@ Without such a delay it waits for clients that are on their way, see `arrivals`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from ottla.base.limits import ARRIVAL_PAUSE_MS, ARRIVAL_TOTAL_MS
+from ottla.base.limits import ARRIVAL_PAUSE_MS, ARRIVAL_TOTAL_MS, CLASSIC_MEMBERS_PER_STEP
 from ottla.base.require import require
 from ottla.base.words import listing
 from ottla.coordinator.decision import Reply
@@ -123,7 +123,7 @@ def _complete(draft: Draft) -> Iterator[None]:
     draft.stop(JOIN)
     if not draft.group.all_joined():
         missing = [m.member_id for m in draft.group.members.values() if m.join_token is None and not m.is_static]
-        yield from draft.drop_in_steps(missing, Why.REBALANCE_TIMEOUT, "did not join again in time")
+        yield from _drop(draft, missing, Why.REBALANCE_TIMEOUT, "did not join again in time")
     if draft.group.members and not _elect_leader(draft):
         # There are only static members, and none has come back: the group waits until their sessions end.
         draft.start(JOIN, draft.group.rebalance_timeout_ms())
@@ -140,6 +140,12 @@ def _complete(draft: Draft) -> Iterator[None]:
     group = group._replace(subscribed_topics=topics)
     draft.group = group.with_state(GroupState.COMPLETING_REBALANCE, draft.now_ms)
     yield from _answer_joins(draft)
+
+
+def _drop(draft: Draft, member_ids: Sequence[str], why: Why, text: str) -> Iterator[None]:
+    for begin in range(0, len(member_ids), CLASSIC_MEMBERS_PER_STEP):
+        draft.drop(member_ids[begin : begin + CLASSIC_MEMBERS_PER_STEP], why, text)
+        yield
 
 
 def _elect_leader(draft: Draft) -> bool:
@@ -181,5 +187,5 @@ def sync_timer(draft: Draft) -> None:
 
 def _sync_timer(draft: Draft) -> Iterator[None]:
     late = sorted(draft.group.pending_sync)
-    yield from draft.drop_in_steps(late, Why.SYNC_TIMEOUT, "no SyncGroup in time")
+    yield from _drop(draft, late, Why.SYNC_TIMEOUT, "no SyncGroup in time")
     prepare(draft, f"no SyncGroup in time from {listing(late)}")
