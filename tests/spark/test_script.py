@@ -171,3 +171,11 @@ def test_s4_a_script_that_hears_sigterm_itself_is_left_to_do_so(tmp_path: Path) 
         "print('hears', flush=True)\nsignal.pause()\n"
     )
     assert _run(tmp_path, hears, terminated_after="hears")[0] == 7
+
+
+def test_s4_sigterm_that_whoever_starts_it_has_ignored_stays_so(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import signal\nprint(signal.getsignal(signal.SIGTERM) is signal.SIG_IGN)\n")
+    command = [sys.executable, "-P", "-m", "ottla.spark.script", str(script)]
+    done = subprocess.run(["sh", "-c", "trap '' TERM; exec \"$@\"", "sh", *command], capture_output=True, check=True)
+    assert done.stdout == b"True\n"

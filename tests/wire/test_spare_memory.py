@@ -3,6 +3,7 @@
 import mmap
 import struct
 from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 
 import pytest
 
@@ -116,16 +117,20 @@ def test_where_the_system_does_not_tell_nothing_is_kept(monkeypatch: pytest.Monk
 
 
 def test_threads_never_share_memory() -> None:
-    spare = SpareMemory(16 * _MB)
+    """Each has some at the same time as all others, again and again, and what is given back is taken by any of them."""
+    spare, together = SpareMemory(16 * _MB), Barrier(4, timeout=60)
 
     def work(number: int) -> bool:
-        mark = bytes([number])
-        for _ in range(300):
-            view = spare.take(_MB)
-            view[:64] = view[-64:] = mark * 64
-            if bytes(view[:64]) != mark * 64 or bytes(view[-64:]) != mark * 64:
-                return False
-        return True
+        mark, is_mine = bytes([number]) * 64, True
+        for _ in range(50):
+            views = [spare.take(_MB) for _ in range(3)]
+            for view in views:
+                view[:64] = mark
+            together.wait()  # everybody has written
+            is_mine = is_mine and all(view[:64] == mark for view in views)
+            together.wait()  # everybody has looked
+            del view, views
+        return is_mine
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(work, range(1, 5)))

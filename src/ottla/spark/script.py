@@ -68,7 +68,8 @@ def run(arguments: list[str], beside: Beside) -> int:
     thread = threading.Thread(target=keep_looking, name="ottla-run", daemon=True)
     thread.start()
     atexit.register(_stop_queries)  # the script's own threads have ended by then
-    signal.signal(signal.SIGTERM, _terminated)  # Python would end without a word to anybody
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # Python would end without a word to anybody
+        signal.signal(signal.SIGTERM, _terminated)
     failure: Exception | None = None
     try:
         runpy.run_path(script, run_name="__main__")
