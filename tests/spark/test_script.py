@@ -146,7 +146,7 @@ threading.Thread(target=lambda: print('its own thread', flush=True)).start()
     ("end", "code"), [("", 0), ("raise ValueError", 1), ("raise KeyboardInterrupt", -2), ("import sys; sys.exit(4)", 4)]
 )
 def test_s4_queries_that_still_run_when_the_script_ends_are_stopped(tmp_path: Path, end: str, code: int) -> None:
-    """Else the transactions of their slots stay open, and hold back readers."""
+    """Else the transactions of tasks that have ended stay open, and hold back readers."""
     found, out, _ = _run(tmp_path, _QUERIES + end)
     assert found == code
     within = {"spark.sql.streaming.stopTimeout": "20s"}
