@@ -5,7 +5,8 @@ import re
 from collections.abc import Sequence
 
 from ottla.spark.ledger import Done, Handle, Ledger, LedgerRecord, encode
-from ottla.spark.protocol import Append, Claim, Ended, EndTransactions, InitProducer, ListOpen, ReadLedger, Steps
+from ottla.spark.protocol import Claim
+from ottla.spark.requests import Append, Ended, EndTransactions, InitProducer, ListOpen, ReadLedger, Steps
 
 
 def driver_id(sink: str) -> str:

@@ -11,17 +11,19 @@ from typing import Any
 
 from ottla.spark.ids import PREFIX
 from ottla.spark.ledger import Handle, Ledger, LedgerBatch, LedgerRecord, SlotMarker, encode
-from ottla.spark.protocol import (
+from ottla.spark.requests import (
     Append,
     Appended,
     AppendInTransaction,
     CopyStaged,
     Ended,
     EndTransactions,
+    Fence,
     FindOpen,
     ForgetStaged,
     GroupOffsets,
     InitProducer,
+    LetTasksEnd,
     ListOpen,
     ReadLedger,
     Steps,
@@ -93,6 +95,10 @@ class ModelKafka:
                     for name, t in sorted(self.transactions.items())
                     if t.state is State.ONGOING
                 ]
+            case Fence(handles):
+                return self.fence(handles)
+            case LetTasksEnd():
+                return None
             case EndTransactions(handles, commit):
                 return [self.end(handle, commit) for handle in handles]
             case AppendInTransaction(handle, records, offsets):
@@ -140,6 +146,17 @@ class ModelKafka:
         if t.state is State.PREPARED:
             raise Busy
         return Handle(transactional_id, t.producer_id, t.epoch)
+
+    def fence(self, handles: tuple[Handle, ...]) -> None:
+        """InitProducerId for each of them; those whose transactions are ended first are asked again."""
+        busy = False
+        for handle in handles:
+            try:
+                self.init_again(handle.transactional_id, handle)
+            except Busy:
+                busy = True
+        if busy:
+            raise Busy
 
     def abort_for_good(self, transactional_id: str) -> None:
         """What a second InitProducerId and transaction.timeout.ms do to an open transaction."""

@@ -17,7 +17,8 @@ from ottla.spark.ledger_io import LedgerKafka
 from ottla.spark.link import link
 from ottla.spark.options import sink_options
 from ottla.spark.plan import SourceOffset
-from ottla.spark.protocol import EndTransactions, commit_batch
+from ottla.spark.protocol import commit_batch
+from ottla.spark.requests import EndTransactions
 from ottla.spark.sink import KafkaSink, SlotMessage
 
 SCHEMA = StructType([StructField("key", BinaryType()), StructField("value", BinaryType())])

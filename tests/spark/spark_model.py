@@ -11,13 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.base.errors import ConfigError
+from ottla.spark.aborting import abort_unfinished
 from ottla.spark.errors import PipelineError
 from ottla.spark.ids import slot_id
 from ottla.spark.ledger import BatchKey, Handle, Plan, SlotMarker
 from ottla.spark.protocol import (
     Claim,
-    InitProducer,
-    ReadLedger,
     SlotReport,
     SlotTask,
     abort_batch,
@@ -26,6 +25,7 @@ from ottla.spark.protocol import (
     commit_batch,
     slot_task,
 )
+from ottla.spark.requests import InitProducer, ReadLedger
 from ottla.spark.staged import Staged, StagedBatch
 from tests.spark import former_sink
 from tests.spark.kafka_model import Busy, ModelKafka, Produce
@@ -67,6 +67,8 @@ class Process:
     alive: bool = True
     reports: dict[int, SlotReport] = field(default_factory=dict)
     failed: Exception | None = None
+    #: Whether its query is stopped.
+    stopped: bool = False
     #: Whether it is of the version whose transactional ids have no prefix; a task as its driver.
     former: bool = False
 
@@ -172,8 +174,10 @@ class World:
             self._one_of(which, self.kafka.write_markers, self.kafka.prepared())
         elif kind < 82:
             self._one_of(which, self.kafka.abort_for_good, self.kafka.ongoing())
-        elif kind < 85:
+        elif kind < 84:
             self._one_of(which, self.kill, alive)
+        elif kind < 85:
+            self._one_of(which, self.stop, [p for p in alive if isinstance(p.request, WaitForTasks)])
         elif kind < 88:
             self._one_of(which, self.kill_with_request_on_the_wire, alive)
         elif kind < 92:
@@ -201,6 +205,12 @@ class World:
             return False
         self._advance(process, answer)
         return True
+
+    def stop(self, driver: Process) -> None:
+        """The query is stopped while its tasks are at work. They may go on, and their reports come to nobody."""
+        driver.stopped = True
+        reports = [driver.reports.get(slot) for slot in range(SLOTS)]
+        self._advance(driver, reports)
 
     def kill(self, process: Process) -> None:
         """SIGKILL between two requests. A task that is killed is tried again."""
@@ -296,6 +306,10 @@ class World:
             process = next(p for p in self.drivers if inspect.getgeneratorstate(p.steps) == inspect.GEN_RUNNING)
             process.reports = {}
             reports = yield WaitForTasks(claim, BatchKey(query, batch), next(self.variants), more)
+            if process.stopped:
+                missing = {slot for slot, report in enumerate(reports) if report is None}
+                yield from abort_unfinished(SINK, claim.driver, missing) if missing else abort_batch(reports)
+                return
             try:
                 plan = Plan(f"offsets {batch} with {more} more", TOPIC)
                 yield from commit_batch(reports, {GROUP: {"in": {0: (batch + 1) * 10}}}, plan)

@@ -11,18 +11,8 @@ from ottla.spark.errors import UnknownOutcomeError
 from ottla.spark.ids import slot_id
 from ottla.spark.ledger import NO_PLAN, BatchKey, SlotMarker
 from ottla.spark.ledger_io import LedgerKafka
-from ottla.spark.protocol import (
-    AppendInTransaction,
-    Claim,
-    EndTransactions,
-    InitProducer,
-    SlotReport,
-    SlotTask,
-    Steps,
-    claim_sink,
-    commit_batch,
-    slot_task,
-)
+from ottla.spark.protocol import Claim, SlotReport, SlotTask, claim_sink, commit_batch, slot_task
+from ottla.spark.requests import AppendInTransaction, EndTransactions, InitProducer, Steps
 from ottla.wire.apis import ApiKey
 from tests.spark.deposed_link import READS, WRITES_AND_READS, deposed_link
 

@@ -26,17 +26,8 @@ from ottla.spark.ledger import (
     SlotMarker,
     encode,
 )
-from ottla.spark.protocol import (
-    Append,
-    AppendInTransaction,
-    Claim,
-    SlotReport,
-    SlotTask,
-    claim_sink,
-    commit_batch,
-    slot_task,
-    unnamed_batch,
-)
+from ottla.spark.protocol import Claim, SlotReport, SlotTask, claim_sink, commit_batch, slot_task, unnamed_batch
+from ottla.spark.requests import Append, AppendInTransaction
 from tests.spark.kafka_model import ModelKafka, Produce, answered
 from tests.spark.spark_model import SLOTS, World, rows_of
 

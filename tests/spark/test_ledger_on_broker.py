@@ -15,7 +15,7 @@ from ottla.spark.ids import driver_id, slot_id
 from ottla.spark.ledger import MOST_SLOTS, BatchKey, Decision, Done, Handle, Ledger, SlotDecision
 from ottla.spark.ledger_io import LedgerKafka
 from ottla.spark.link import KafkaLink
-from ottla.spark.protocol import Append, AppendInTransaction, EndTransactions, InitProducer, ReadLedger, Steps
+from ottla.spark.requests import Append, AppendInTransaction, EndTransactions, InitProducer, ReadLedger, Steps
 from ottla.wire.messages.fetch import PartitionData
 from tests.spark.brokers import on_either_broker
 from tests.spark.forbidding_link import forbidding_link

@@ -13,21 +13,8 @@ from ottla.base.errors import ConfigError
 from ottla.spark.errors import InDoubtError, SlotsLostError
 from ottla.spark.ids import PREFIX, driver_id, slot_id
 from ottla.spark.ledger import BatchKey, Decision, Handle, Plan, QueryPast, SlotMarker
-from ottla.spark.protocol import (
-    Append,
-    AppendInTransaction,
-    Claim,
-    EndTransactions,
-    FindOpen,
-    InitProducer,
-    SlotReport,
-    SlotTask,
-    Steps,
-    abort_batch,
-    claim_sink,
-    commit_batch,
-    slot_task,
-)
+from ottla.spark.protocol import Claim, SlotReport, SlotTask, abort_batch, claim_sink, commit_batch, slot_task
+from ottla.spark.requests import Append, AppendInTransaction, EndTransactions, Fence, FindOpen, InitProducer, Steps
 from ottla.spark.staged import Staged, StagedBatch
 from tests.spark.kafka_model import ModelKafka, Produce, State, Transaction, answered
 from tests.spark.spark_model import GROUP, SLOTS, Process, World, rows_of
@@ -408,7 +395,7 @@ def test_s2_a_done_that_comes_late_does_not_hide_a_batch_that_is_whole() -> None
 
 
 @pytest.mark.parametrize("second_protocol", [True, False])
-@pytest.mark.parametrize("is_late_to", [FindOpen, InitProducer, EndTransactions])
+@pytest.mark.parametrize("is_late_to", [FindOpen, InitProducer, Fence])
 def test_s2_a_driver_that_was_replaced_aborts_no_slot_of_the_next_one(
     second_protocol: bool, is_late_to: type[object]
 ) -> None:

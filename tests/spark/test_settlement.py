@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from ottla.spark.errors import InDoubtError, PipelineError, SinkFencedError
 from ottla.spark.ids import driver_id, slot_id
 from ottla.spark.ledger import BatchKey, Decision, Done, Forgotten, Handle, Plan, SlotDecision
-from ottla.spark.protocol import Append, AppendInTransaction, EndTransactions, ListOpen, claim_sink
+from ottla.spark.protocol import claim_sink
+from ottla.spark.requests import Append, AppendInTransaction, EndTransactions, ListOpen
 from ottla.spark.settlement import Settle, resolve_sink
 from ottla.spark.survey import BatchState, SinkView, SlotState, Transaction, view
 from tests.spark.kafka_model import ModelKafka, State, answered

@@ -24,7 +24,7 @@ from ottla.spark.ledger_io import LedgerKafka
 from ottla.spark.link import KafkaLink, link
 from ottla.spark.options import sink_options
 from ottla.spark.pipeline import planned
-from ottla.spark.protocol import CopyStaged
+from ottla.spark.requests import CopyStaged
 from ottla.spark.staged import Staged, StagedAt
 from ottla.wire.apis import ApiKey
 from tests.spark.brokers import on_either_broker

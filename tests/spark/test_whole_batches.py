@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.spark.ids import driver_id
-from ottla.spark.protocol import CopyStaged
+from ottla.spark.requests import CopyStaged
 from tests.spark.spark_model import GROUP, QUERY, SLOTS, World, rows_of
 
 BATCHES = 3

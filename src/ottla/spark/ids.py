@@ -45,6 +45,11 @@ def other_staging_topic(sink: str) -> str:
     return f"{staging_topic(sink)}-{sha256(sink.encode()).hexdigest()[:16]}"
 
 
+def slot_of(transactional_id: str) -> int:
+    """The slot of one of these ids, and of every attempt at it."""
+    return int(transactional_id.removeprefix(PREFIX).split("/")[1].removeprefix("slot-"))
+
+
 def slot_pattern(sink: str) -> str:
     """A regular expression for all slot ids of `sink` and no other id. re2 and Python understand it alike."""
     return f"^{PREFIX}{_quoted(sink)}/slot-[0-9]+(/attempt-[0-9]+)?$"

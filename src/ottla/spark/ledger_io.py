@@ -26,16 +26,18 @@ from ottla.spark.errors import PipelineError
 from ottla.spark.ids import driver_id
 from ottla.spark.ledger import Decision, Handle, Ledger, LedgerBatch, LedgerRecord, Ledgers, ReadMark, encode
 from ottla.spark.link import GONE, KafkaLink
-from ottla.spark.protocol import (
+from ottla.spark.requests import (
     Append,
     Appended,
     AppendInTransaction,
     CopyStaged,
     Ended,
     EndTransactions,
+    Fence,
     FindOpen,
     ForgetStaged,
     InitProducer,
+    LetTasksEnd,
     ListOpen,
     ReadLedger,
     Steps,
@@ -73,6 +75,9 @@ class LedgerKafka:
         #: When what was read of the ledger has this age, it is read anew. Compaction removes tombstones and the ends of
         #: transactions, and who reads on later misses them. It waits for `delete.retention.ms`, a day unless set.
         self.forget_after_s = 3_600.0
+        #: Spark interrupts the tasks of a job that is over, and two seconds later (`spark.python.task.killTimeout`) it
+        #: kills a Python process that has not heard of it.
+        self.tasks_end_within_s = 3.0
 
     async def drive(self, steps: Steps, batch: int | None = None) -> Any:
         """Run a generator of `ottla.spark.protocol` to its end; `batch` is for the fault switches."""
@@ -97,6 +102,12 @@ class LedgerKafka:
             case FindOpen(pattern):
                 listed = await self._link.admin.list_transactions(pattern, (_ONGOING,))
                 return await self._handles([transaction.transactional_id for transaction in listed])
+            case Fence(handles):
+                await asyncio.gather(*(self.init_producer(handle.transactional_id, handle) for handle in handles))
+                return None
+            case LetTasksEnd():
+                await asyncio.sleep(self.tasks_end_within_s)
+                return None
             case AppendInTransaction(handle, records, offsets):
                 faults.reach("sink.before-decision", batch)
                 return await self._append_in_transaction(handle, records, offsets)

@@ -19,7 +19,8 @@ from collections.abc import Sequence
 
 from ottla.base.errors import ConfigError
 from ottla.spark.ledger import BatchKey, Ledger, QueryPast
-from ottla.spark.protocol import Claim, ReadLedger, Steps
+from ottla.spark.protocol import Claim
+from ottla.spark.requests import ReadLedger, Steps
 
 
 def sink_in_use(known: Sequence[str], query: str | None) -> Steps:

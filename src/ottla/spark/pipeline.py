@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from ottla.base.errors import ConfigError
 from ottla.spark.errors import PipelineError
 from ottla.spark.plan import SourceOffset
-from ottla.spark.protocol import GroupOffsets
+from ottla.spark.requests import GroupOffsets
 
 log = logging.getLogger("ottla.spark")
 

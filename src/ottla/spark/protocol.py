@@ -35,19 +35,20 @@ With `atomicity=batch` a task opens no transaction: it stages its rows, where no
 transaction, with the decision and the offsets, takes them in, and done with it. So a batch is committed whole or not at
 all, and there are no slots to end. What an attempt has staged that nobody names is never read (ADR 0019).
 
-The functions are generators: they yield a request, are sent its answer, and return their result. The shell
+The functions are generators: they yield a request (`requests`), are sent its answer, and return their result. The shell
 (`ledger_io`) runs them against Kafka; the tests run them against a model of Kafka, with every crash and every order of
 steps. When a request gets no answer, the shell raises UnknownOutcomeError and the generator goes no further.
 """
 
 import re
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Sequence
 from enum import Enum
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ottla.base.errors import ConfigError
 from ottla.base.require import require
+from ottla.spark.aborting import abort_losers
 from ottla.spark.errors import InDoubtError, SinkFencedError, SlotsLostError
 from ottla.spark.ids import driver_id, former_driver_id, former_slot_pattern, slot_pattern
 from ottla.spark.ledger import (
@@ -66,6 +67,20 @@ from ottla.spark.ledger import (
     SlotMarker,
     encode,
 )
+from ottla.spark.requests import (
+    Append,
+    Appended,
+    AppendInTransaction,
+    CopyStaged,
+    Ended,
+    EndTransactions,
+    ForgetStaged,
+    GroupOffsets,
+    InitProducer,
+    ListOpen,
+    ReadLedger,
+    Steps,
+)
 from ottla.spark.staged import Staged
 
 #: When a claim has found so many records that can go, it looks for no more: it carries them to every task and back. It
@@ -74,100 +89,6 @@ _ENOUGH_TO_FORGET = 500
 #: Most bytes of a decision and what goes with it. They are one record batch, and a topic takes a megabyte unless it is
 #: set otherwise (`max.message.bytes`). A larger decision is written alone.
 _DECISION_BYTES = 524_288
-#: Offsets of the source to commit: group id → topic → partition → the offset of the next record to read.
-GroupOffsets = Mapping[str, Mapping[str, Mapping[int, int]]]
-
-
-class InitProducer(NamedTuple):
-    """Take over `transactional_id`: its open transaction is ended, and earlier holders are fenced. Answer: Handle.
-
-    With `holder` only from that handle, if nobody has taken over since (KIP-360); else the answer is None.
-    """
-
-    transactional_id: str
-    holder: Handle | None = None
-
-
-class ReadLedger(NamedTuple):
-    """Read the ledger: all that was in it when this was asked, whoever leads its partition. Answer: Ledger."""
-
-
-class ListOpen(NamedTuple):
-    """Find the transactional ids that match `pattern` and are in a transaction. Answer: list of ids."""
-
-    pattern: str
-
-
-class FindOpen(NamedTuple):
-    """The same, with what it takes to end these transactions and none that comes after them. Answer: list of Handle."""
-
-    pattern: str
-
-
-class EndTransactions(NamedTuple):
-    """End each handle's transaction; repeat with the same epoch until the answer is final. Answer: Ended of each."""
-
-    handles: tuple[Handle, ...]
-    commit: bool
-
-
-class AppendInTransaction(NamedTuple):
-    """In `handle`'s transaction write the records to the ledger, the offsets to their groups. Answer: Appended.
-
-    It is the first write to the ledger under this handle. The transaction begins here, or with CopyStaged before.
-    """
-
-    handle: Handle
-    records: tuple[LedgerRecord, ...]
-    offsets: GroupOffsets
-
-
-class CopyStaged(NamedTuple):
-    """Begin `handle`'s transaction: write what tasks have staged to where it belongs. Answer: Appended."""
-
-    handle: Handle
-    staged: tuple[Staged, ...]
-
-
-class ForgetStaged(NamedTuple):
-    """What was staged is committed: it can be deleted. What prevents that is no error. Answer: None."""
-
-    staged: tuple[Staged, ...]
-
-
-class Append(NamedTuple):
-    """Write the record to the ledger, in no transaction. Answer: None."""
-
-    record: LedgerRecord
-
-
-class Ended(Enum):
-    """The final answer to EndTxn."""
-
-    YES = "the transaction is ended as asked, now or before"
-    GONE = "it is not this handle's any more: fenced, timed out, expired, or ended the other way"
-
-
-class Appended(Enum):
-    """The final answer to a transactional write."""
-
-    YES = "written and flushed"
-    FENCED = "a newer producer holds the transactional id"
-
-
-Request = (
-    InitProducer
-    | ReadLedger
-    | ListOpen
-    | FindOpen
-    | EndTransactions
-    | AppendInTransaction
-    | CopyStaged
-    | ForgetStaged
-    | Append
-)
-#: Answers are untyped here: each request's docstring names its own.
-Steps = Generator[Request, Any, Any]
 
 
 class Claim(NamedTuple):
@@ -365,22 +286,8 @@ def commit_batch(reports: Sequence[SlotReport], offsets: GroupOffsets, plan: Pla
                 "start the query again to write these slots"
             )
         if any(report.speculation for report in reports):
-            yield from _abort_losers(claim, handles)
+            yield from abort_losers(claim.sink, claim.driver)
     yield Append(Done(key, claim.driver))
-
-
-def _abort_losers(claim: Claim, decided: tuple[Handle, ...]) -> Steps:
-    """Abort the attempts whose report Spark did not take: they would hold back readers until the next claim.
-
-    The next claim aborts an attempt that opens its transaction later. What this one has found is its own only if it was
-    not replaced by then: so that is asked afterwards, and what a newer driver's tasks have begun since is not touched.
-    """
-    pattern = slot_pattern(claim.sink)
-    found: list[Handle] = yield FindOpen(pattern)
-    ours = {handle.transactional_id for handle in decided}
-    losers = [h for h in found if re.match(pattern, h.transactional_id) and h.transactional_id not in ours]
-    if losers and (yield InitProducer(claim.driver.transactional_id, claim.driver)) is not None:
-        yield EndTransactions(tuple(losers), commit=False)
 
 
 def committed_plan(claim: Claim, key: BatchKey) -> Plan:
@@ -471,8 +378,9 @@ def _with_leftovers(claim: Claim, key: BatchKey, first: Sequence[LedgerRecord]) 
 
 
 def abort_batch(reports: Sequence[SlotReport]) -> Steps:
-    """Abort the open transactions of a batch that failed before its decision. What fails here is left to recovery.
+    """Abort the open transactions of a batch whose tasks have all reported, and that failed before its decision.
 
+    What fails here is left to recovery. (Of tasks that have not reported: `ottla.spark.aborting`.)
     A fenced driver may call this too: a handle's epoch protects every later transaction of the same id.
     """
     if all(report.task is SlotTask.SKIP for report in reports):

@@ -7,9 +7,8 @@ cluster itself (`.master("spark://…")`): what `ottla run` has set is for a loc
 Spark's JVM ends by a signal, PySpark says that a connection is gone: the signal is named, and the exit code is the one
 that a shell has for it.
 
-Queries that still run when the script ends, by Ctrl-C, SIGTERM or otherwise, are stopped: what tasks that have ended
-had written is aborted then. Else readers of committed records would wait for `kafka.transaction.timeout.ms`, or for the
-next start. (A task that is at work is killed by Spark, and its transaction waits for these all the same.)
+Queries that still run when the script ends, by Ctrl-C, SIGTERM or otherwise, are stopped: what they have open is
+aborted then. Else readers of committed records would wait for `kafka.transaction.timeout.ms`, or for the next start.
 
 It imports nothing of Ottla: the script waits for it.
 """

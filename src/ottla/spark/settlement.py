@@ -21,16 +21,8 @@ from ottla.spark.ledger import (
     LedgerRecord,
     SlotMarker,
 )
-from ottla.spark.protocol import (
-    Appended,
-    AppendInTransaction,
-    Claim,
-    Ended,
-    EndTransactions,
-    ReadLedger,
-    Steps,
-    claim_sink,
-)
+from ottla.spark.protocol import Claim, claim_sink
+from ottla.spark.requests import Appended, AppendInTransaction, Ended, EndTransactions, ReadLedger, Steps
 
 
 class Settle(Enum):

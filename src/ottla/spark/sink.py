@@ -19,6 +19,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from ottla.base.errors import ConfigError, OttlaError
 from ottla.base.require import require
 from ottla.spark import faults, worker_processes
+from ottla.spark.aborting import abort_unfinished
+from ottla.spark.claim_note import claim_left, leave_claim
 from ottla.spark.client_errors import told
 from ottla.spark.columns import RowDigest, check_writable
 from ottla.spark.errors import PipelineError
@@ -31,7 +33,6 @@ from ottla.spark.pipeline import Planned, checkpoint_of, of_this_cluster, planne
 from ottla.spark.progress import SinkNote, leave_note
 from ottla.spark.protocol import (
     Claim,
-    GroupOffsets,
     SlotReport,
     SlotTask,
     abort_batch,
@@ -43,6 +44,7 @@ from ottla.spark.protocol import (
     slot_task,
     unnamed_batch,
 )
+from ottla.spark.requests import GroupOffsets, Steps
 from ottla.spark.sink_client import default_sink_id, former_default_sink_ids
 from ottla.spark.slot_writer import PlainWriter, SlotWriter
 from ottla.spark.staged import Staged
@@ -80,7 +82,8 @@ class KafkaSink:
         self.claim: Claim | None = None
         self._has_default_id = options.sink_id == default_sink_id(options.query_name, options.checkpoint)
         if on_driver and options.semantics is Semantics.EXACTLY_ONCE:
-            options = self.options = replace(options, sink_id=self._sink_in_use(query))
+            given, options = options, replace(options, sink_id=self._sink_in_use(query))
+            self.options = options
             claim: Claim = self._drive(claim_sink(options.sink_id), None)
             if claim.recovered or claim.aborted:
                 log.warning(
@@ -90,6 +93,7 @@ class KafkaSink:
                     claim.aborted,
                 )
             self.claim = claim
+            leave_claim(given, claim.sink, claim.driver)
             faults.reach("sink.claimed")
         if on_driver:
             worker_processes.rest("claim")
@@ -262,16 +266,36 @@ class KafkaSink:
             log.warning("sink %s: %s", sink, what)
 
     def abort(self, messages: Sequence[Any]) -> None:
-        """On the driver: abort what a batch has left open, unless the batch is decided. Recovery does the rest."""
-        reports = _reports(messages)
-        if reports:
-            self.options = replace(self.options, sink_id=reports[0].claim.sink)
+        """On the driver: abort what a batch has left open, unless the batch is decided. Recovery does the rest.
+
+        A message is None if its task has not ended, or Spark has lost what it said.
+        """
+        steps = self._aborting(_reports(messages), {slot for slot, each in enumerate(messages) if each is None})
+        if steps is not None:
             try:
-                self._drive(abort_batch(reports), None)
+                self._drive(steps, None)
             except OttlaError as error:
                 log.warning("sink %s: the batch's transactions stay open for now: %s", self.options.sink_id, error)
 
-    def _drive(self, steps: Any, batch: int | None) -> Any:
+    def _aborting(self, reports: Sequence[SlotReport], unfinished: set[int]) -> Steps | None:
+        options = self.options
+        if options.semantics is Semantics.AT_LEAST_ONCE:
+            return None
+        if not unfinished or options.atomicity is Atomicity.BATCH:  # its tasks open no transactions
+            if not reports:
+                return None
+            self.options = replace(options, sink_id=reports[0].claim.sink)
+            return abort_batch(reports)
+        claim = reports[0].claim if reports else self.claim
+        left = claim_left(options) if claim is None else (claim.sink, claim.driver)
+        if left is None:
+            log.warning("sink %s: what its tasks have open stays so until the next start", options.sink_id)
+            return None
+        sink, driver = left
+        self.options = replace(options, sink_id=sink)
+        return abort_unfinished(sink, driver, unfinished)
+
+    def _drive(self, steps: Steps, batch: int | None) -> Any:
         options = self.options
         kafka = link(options.client)
         timeout_ms = int(str(options.client["transaction.timeout.ms"]))

@@ -1,0 +1,119 @@
+"""SPEC S2: a query is stopped while tasks are at work. Nobody has a message of theirs, and what is open is aborted."""
+
+import os
+import signal
+import subprocess
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("pyarrow")
+
+from ottla import Admin
+from ottla.spark.run import launch
+from tests.spark.brokers import on_either_broker
+from tests.spark.sessions import kill_session
+from tests.spark.sink_world import SinkWorld
+from tests.spark.words import expected_words, make_topic, send_lines, words_in
+
+pytestmark = on_either_broker
+WORDCOUNT = Path(__file__).resolve().parents[2] / "examples" / "wordcount.py"
+
+
+@pytest.fixture
+def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a Spark context, as Spark names it to Python processes."""
+    return _in_context(monkeypatch, tmp_path, "context")
+
+
+def _in_context(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str) -> Path:
+    folder = tmp_path / name
+    folder.mkdir(exist_ok=True)
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{folder},{tmp_path}")
+    return folder
+
+
+def test_s2_no_task_has_ended_and_all_that_they_had_open_is_aborted(world: SinkWorld, context: Path) -> None:
+    world.batch(world.driver(), 0, "a b", "c")
+    world.committer().abort([None, None])
+    assert world.open_transactions() == []
+    world.committer().commit(world.batch(world.driver(), 0, "a b", "c"), 0)
+    assert world.output() == Counter("abc")
+    (note,) = context.iterdir()
+    assert note.stat().st_size < 1000
+
+
+def test_s2_a_batch_write_aborts_by_its_own_claim(world: SinkWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
+    driver = world.driver()
+    world.batch(driver, 0, "a b", "c")
+    driver.abort([None, None])  # Spark pickles the writer of a batch write, with its claim
+    assert world.open_transactions() == []
+
+
+def test_s2_the_driver_of_another_context_is_not_touched(
+    world: SinkWorld, context: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.batch(world.driver(), 0, "a b", "c")
+    _in_context(monkeypatch, tmp_path, "other")
+    messages = world.batch(world.driver(), 0, "a b", "c")
+    _in_context(monkeypatch, tmp_path, context.name)
+    world.committer().abort([None, None])
+    world.committer().commit(messages, 0)
+    assert world.output() == Counter("abc")
+
+
+@pytest.mark.parametrize("note", [None, "", "{", '["sink"]'])
+def test_s2_without_a_note_of_the_claim_nothing_is_aborted_and_that_is_told(
+    world: SinkWorld, context: Path, note: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    messages = world.batch(world.driver(), 0, "a b")
+    (path,) = context.iterdir()
+    path.unlink()
+    if note is not None:
+        path.write_text(note)
+    world.committer().abort([None])
+    assert "stays so until the next start" in caplog.text
+    world.committer().commit(messages, 0)
+    assert world.output() == Counter("ab")
+
+
+def test_s2_whole_batches_and_at_least_once_have_nothing_to_abort(world: SinkWorld, context: Path) -> None:
+    for options in ({"atomicity": "batch"}, {"semantics": "at-least-once"}):
+        world.committer(**options).abort([None, None])
+    assert list(context.iterdir()) == []
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_s2_a_script_that_is_stopped_leaves_no_transaction_of_its_tasks_open(
+    bootstrap: str, fresh_name: Callable[[str], str], tmp_path: Path, java: str
+) -> None:
+    source, target = make_topic(bootstrap, fresh_name("lines")), make_topic(bootstrap, fresh_name("words"))
+    send_lines(bootstrap, source)
+    faults = tmp_path / "faults"
+    faults.mkdir()
+    arguments = ["--bootstrap", bootstrap, "--input", source, "--output", target]
+    arguments += ["--checkpoint", str(tmp_path / target), "--max-offsets-per-trigger", "300", "--available-now"]
+    argv, env = launch(WORDCOUNT, arguments, master="local[2]", conf=[], environ=os.environ)
+    env |= {"OTTLA_FAULT": "sink.mid-write:1=pause", "OTTLA_FAULT_DIR": str(faults)}
+    script = subprocess.Popen(argv, env=env, start_new_session=True)
+    try:
+        while not (faults / "sink.mid-write:1-pause").exists():
+            assert script.poll() is None
+        assert _states(bootstrap, target)["Ongoing"] > 0
+        script.send_signal(signal.SIGTERM)
+        assert script.wait() == 128 + signal.SIGTERM
+    finally:
+        kill_session(script.pid)
+    assert _states(bootstrap, target)["Ongoing"] == 0
+    assert subprocess.run(argv, env=env, check=False).returncode == 0
+    assert words_in(bootstrap, target) == expected_words()
+
+
+def _states(bootstrap: str, sink: str) -> Counter[str]:
+    with Admin({"bootstrap.servers": bootstrap}) as admin:
+        return Counter(str(each.state) for each in admin.list_transactions() if sink in each.transactional_id)
