@@ -101,6 +101,32 @@ async def test_nobody_sees_a_topic_that_is_half_made(broker: AsyncBroker, client
     assert set(await turns(answer, seen_in_part)) == {0}
 
 
+async def test_many_topics_are_seen_one_after_the_other_and_each_is_whole(
+    broker: AsyncBroker, client: WireClient
+) -> None:
+    names = [f"t-{number}" for number in range(20)]
+    image, halves = broker.node.image, set[str]()
+
+    def seen() -> int:
+        for name in names:
+            found = [broker.node.partitions.find(name, number) is not None for number in range(3)]
+            told = len(image.topics[name].partitions) if name in image.topics else 0
+            halves.update(() if found == [told == 3] * 3 else [name])
+        return len(image.topics)
+
+    answer = asyncio.create_task(client.ask(ApiKey.CREATE_TOPICS, _create(*names, partitions=3)))
+    assert max(steps(await turns(answer, seen))) <= TURN_MS
+    assert len(image.topics) == len(names)
+    assert not halves
+    configs = [topic.configs for topic in (await answer).topics]
+    assert configs[0] and configs == configs[:1] * len(names)
+    gone = asyncio.create_task(
+        client.ask(ApiKey.DELETE_TOPICS, DeleteTopicsRequest(tuple(map(DeleteTopicState, names))))
+    )
+    assert max(steps(await turns(gone, lambda: len(image.topics)))) <= TURN_MS
+    assert not image.topics
+
+
 async def test_a_request_s_topics_are_one_batch_of_metadata(broker: AsyncBroker, client: WireClient) -> None:
     before = _metadata_batches(broker)
     made = await client.ask(ApiKey.CREATE_TOPICS, _create("a", "b", "c", partitions=2))

@@ -29,7 +29,7 @@ def _long(shard: CountingShard, token: int, amounts: list[int]) -> Decision:
 
 
 async def test_the_rest_of_a_decision_comes_in_slices_and_before_all_other_inputs(world: World) -> None:
-    runner, parts = world.runner, 4 * TURN_MS
+    runner, parts = world.runner, 4 * TURN_MS + 1
     answer = runner.submit(lambda token, now_ms: _long(runner.shard, token, [1] * parts))
     others = [runner.submit(lambda token, now_ms: runner.shard.add(token, 100)) for _ in range(2)]
     runner.marker_written(9, commit=True)
@@ -38,7 +38,7 @@ async def test_the_rest_of_a_decision_comes_in_slices_and_before_all_other_input
         await asyncio.sleep(0)
         if not answer.done():
             written.append(runner.shard.total)
-    assert len(written) >= parts // TURN_MS
+    assert len(written) >= 4
     assert max(written) < parts
     assert runner.shard.total == parts + 100 * sum(other.done() for other in others)
     assert await asyncio.gather(answer, *others) == [parts, parts + 100, parts + 200]

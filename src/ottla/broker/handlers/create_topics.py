@@ -10,6 +10,7 @@ from functools import partial
 from typing import Protocol
 
 from ottla.base.errors import StorageError
+from ottla.broker.config import BrokerConfig
 from ottla.broker.handlers.configs import topic_entries
 from ottla.broker.handlers.mutations import count_change
 from ottla.broker.handlers.table import RequestContext
@@ -84,7 +85,8 @@ async def _create_all(node: _Node, request: CreateTopicsRequest, context: Reques
     )
     await node.slices.run(_check_all(node, request, counts, hidden, context, wanted, results))
     made = {} if request.validate_only else await node.topics.create_all(tuple(wanted.values()))
-    return CreateTopicsResponse(topics=tuple(_told(result, made.get(result.name)) for result in results))
+    topics = await node.slices.collect(_told(result, made.get(result.name)) for result in results)
+    return CreateTopicsResponse(topics=tuple(topics))
 
 
 async def _refused(node: _Node, request: CreateTopicsRequest, context: RequestContext) -> frozenset[str]:
@@ -106,7 +108,7 @@ def _check_all(
     results: list[CreatableTopicResult],
 ) -> Iterator[None]:
     """Check a topic in each step. Those that are good go into `wanted`, and what is known of each into `results`."""
-    coming = TopicNames()
+    coming, entries = TopicNames(), _Entries(node.config)
     for topic in {each.name: each for each in request.topics}.values():
         try:
             if counts[topic.name] > 1:
@@ -115,7 +117,7 @@ def _check_all(
             count_change(context, new.partitions, strict_from=_KNOWS_QUOTAS_FROM)
             wanted[topic.name] = new
             coming.add(topic.name)
-            results.append(_good(node, wanted[topic.name], hidden))
+            results.append(_good(new, hidden, entries))
         except RefusedError as refused:
             results.append(CreatableTopicResult(topic.name, error_code=refused.error, error_message=str(refused)))
         yield
@@ -137,14 +139,28 @@ def _check(node: _Node, topic: CreatableTopic, coming: TopicNames) -> NewTopic:
     return NewTopic(topic.name, partitions, configs)
 
 
-def _good(node: _Node, new: NewTopic, hidden: Collection[str]) -> CreatableTopicResult:
+class _Entries:
+    """What topics are told of their settings. It is made once for all that have the same: some forty structs."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._made: dict[frozenset[tuple[str, str]], tuple[CreatableTopicConfigs, ...]] = {}
+
+    def of(self, configs: Mapping[str, str]) -> tuple[CreatableTopicConfigs, ...]:
+        """Of a topic with these settings of its own."""
+        key = frozenset(configs.items())
+        if key not in self._made:
+            self._made[key] = tuple(
+                CreatableTopicConfigs(each.name, each.value, False, each.source, False)
+                for each in topic_entries(self._config, configs)
+            )
+        return self._made[key]
+
+
+def _good(new: NewTopic, hidden: Collection[str], entries: _Entries) -> CreatableTopicResult:
     if new.name in hidden:  # whoever made it may not see its settings
         return CreatableTopicResult(new.name, topic_config_error_code=_UNAUTHORIZED)
-    entries = tuple(
-        CreatableTopicConfigs(each.name, each.value, False, each.source, False)
-        for each in topic_entries(node.config, new.configs)
-    )
-    return CreatableTopicResult(new.name, NULL_UUID, 0, None, 0, new.partitions, 1, entries)
+    return CreatableTopicResult(new.name, NULL_UUID, 0, None, 0, new.partitions, 1, entries.of(new.configs))
 
 
 def _asked_partitions(node: _Node, topic: CreatableTopic) -> int:

@@ -89,15 +89,14 @@ class Change:
 
     def applying(self) -> Iterator[None]:
         """Apply a record in each step. That is for records each of which is whole without the others."""
-        while self._applied < len(self._records):
-            self._applied += 1
-            self._apply(self._records[self._applied - 1 : self._applied])
+        for end in range(1, len(self._records) + 1):
+            self.apply(end)
             yield
 
-    def apply(self) -> None:
-        """Everybody sees it from now on, all of it."""
-        first, self._applied = self._applied, len(self._records)
-        self._apply(self._records[first:])
+    def apply(self, end: int | None = None) -> None:
+        """Everybody sees it from now on: its first `end` records, or all of it."""
+        first, self._applied = self._applied, len(self._records) if end is None else end
+        self._apply(self._records[first : self._applied])
 
 
 class ClusterMetadata:

@@ -78,7 +78,8 @@ class AclChanges:
 
     async def _write(self, records: Iterator[MetadataRecord]) -> StorageError | None:
         try:
-            await self._changes.write(self._changes.change(records), in_slices=True)
+            change = self._changes.change(records)
+            await self._changes.write(change, change.applying())
         except StorageError as fault:
             self._faults.report("ACLs cannot be changed", fault)
             return fault

@@ -6,14 +6,13 @@ import random
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import chain
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from ottla.base.errors import StorageError
 from ottla.base.limits import MAX_NEW_PARTITIONS
 from ottla.broker.config import BrokerConfig
 from ottla.broker.config_keys import SMALLEST_SEGMENT_BYTES
-from ottla.broker.metadata.cluster import ClusterMetadata
+from ottla.broker.metadata.cluster import Change, ClusterMetadata
 from ottla.broker.metadata.image import GROUP_RESOURCE, TOPIC_RESOURCE, MetadataImage, TopicImage
 from ottla.broker.metadata.names import GROUP_EVENTS_TOPIC, GROUP_TOPIC, TRANSACTION_TOPIC, TopicNames
 from ottla.broker.metadata.properties import new_uuid
@@ -48,6 +47,24 @@ class _Job(NamedTuple):
     name: str
     making: Making
     records: Iterator[MetadataRecord]
+
+
+def _records_of(jobs: Iterable[_Job], ends: list[int]) -> Iterator[MetadataRecord]:
+    """The records of all; in `ends` how many they are up to the end of each job."""
+    count = 0
+    for job in jobs:
+        for record in job.records:
+            count += 1
+            yield record
+        ends.append(count)
+
+
+def _put_in_place(change: Change, jobs: Iterable[_Job], ends: Iterable[int]) -> Iterator[None]:
+    """A topic in each step: the metadata says that its partitions are there, and they are found."""
+    for job, end in zip(jobs, ends, strict=True):
+        change.apply(end)
+        job.making.put_in_place()
+        yield
 
 
 class Topics:
@@ -98,17 +115,18 @@ class Topics:
 
     async def create_all(self, wanted: Sequence[NewTopic]) -> dict[str, TopicImage | StorageError]:
         """Make topics. Each is made whole, or not at all when the disk fails; the result says which."""
-        jobs = []
-        for name, partitions, configs in wanted:
-            topic_id = new_uuid(self._rng)
-            making = Making(self._partitions, name, topic_id, range(partitions), configs)
-            jobs.append(_Job(name, making, self._records(name, topic_id, partitions, configs)))
-        faults = await self._carry_out(jobs)
+        faults = await self._carry_out(await self._slices.collect(map(self._job, wanted)))
         topics = self._metadata.image.topics
         for name, _, _ in wanted:
             if name not in faults:
                 self._made(topics[name])
         return {name: faults.get(name) or topics[name] for name, _, _ in wanted}
+
+    def _job(self, wanted: NewTopic) -> _Job:
+        name, partitions, configs = wanted
+        topic_id = new_uuid(self._rng)
+        making = Making(self._partitions, name, topic_id, range(partitions), configs)
+        return _Job(name, making, self._records(name, topic_id, partitions, configs))
 
     async def grow_all(self, wanted: Mapping[str, int]) -> dict[str, StorageError]:
         """Give topics more partitions (new totals). Where the disk fails, a topic stays as it was."""
@@ -129,11 +147,11 @@ class Topics:
         faults = await make_all([job.making for job in jobs], self._partitions, self._slices)
         for name, fault in faults.items():
             self._partitions.faults.report(f"the partitions of topic {name} cannot be made", fault)
-        ready = [job for job in jobs if job.name not in faults]
-        change = self._changes.change(record for job in ready for record in job.records)
+        ready, ends = [job for job in jobs if job.name not in faults], list[int]()
+        change = self._changes.change(_records_of(ready, ends))
         try:
             with self._telling("the metadata of topics cannot be written"):
-                await self._changes.write(change)
+                await self._changes.write(change, _put_in_place(change, ready, ends))
         except StorageError as fault:
             for job in ready:
                 await self._partitions.in_thread(job.making.undo)
@@ -143,8 +161,6 @@ class Topics:
                 for job in ready:
                     job.making.undo()
             raise
-        for job in ready:
-            job.making.put_in_place()
         return faults
 
     async def create(self, name: str, partitions: int, configs: Mapping[str, str]) -> TopicImage:
@@ -248,14 +264,20 @@ class Topics:
 
         Their names are free when this returns. Another thread deletes the files.
         """
-        change = self._changes.change(self._metadata.removal_records(topics))
+        change, folders = self._changes.change(self._metadata.removal_records(topics)), list[str]()
         with self._telling("topics cannot be deleted"):
-            await self._changes.write(change)
-        folders: list[str] = []
-        await self._slices.run(map(folders.append, chain.from_iterable(map(self._partitions.take_out, topics))))
+            await self._changes.write(change, self._taking_out(change, topics, folders))
         self._deleted(topics)
         doomed = await self._partitions.in_thread(partial(self._partitions.mark_deleted, folders))
         asyncio.get_running_loop().run_in_executor(None, self._partitions.remove_deleted, doomed)
+
+    def _taking_out(self, change: Change, topics: Iterable[TopicImage], folders: list[str]) -> Iterator[None]:
+        """A topic after the other: the metadata says that it is gone, and its partitions are not found any more."""
+        for end, topic in enumerate(topics, 1):
+            change.apply(end)
+            for folder in self._partitions.take_out(topic):
+                folders.append(folder)
+                yield
 
     def check_alterable(self, resource_type: int, name: str) -> None:
         """RefusedError unless it is a topic that exists, or a group. A broker keeps what it was started with."""

@@ -6,7 +6,7 @@ change that is not there: after a loss of power it might never have been. While 
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Final
 
 from ottla.base.errors import StorageError
@@ -40,10 +40,10 @@ class Changes:
         """A change that becomes one batch."""
         return self._metadata.change(records)
 
-    async def write(self, change: Change, *, in_slices: bool = False) -> None:
+    async def write(self, change: Change, applying: Iterator[None] | None = None) -> None:
         """Write a change; it holds and is on the device when this returns. StorageError when nothing has changed.
 
-        All see it at once, or a record after the other if it is applied `in_slices`.
+        All see it at once, or as far as each step of `applying` applies it.
 
         What was written cannot be taken back: it waits for a device that refuses, and so do the changes behind it.
         If the broker stops meanwhile, `is_appended` says whether the change counts.
@@ -54,8 +54,8 @@ class Changes:
             try:
                 if change.is_appended:
                     await self._sync()
-                    if in_slices:
-                        await self._slices.run(change.applying())
+                    if applying is not None:
+                        await self._slices.run(applying)
             finally:  # also when the broker stops meanwhile: what is in the log must not be written once more
                 change.apply()
 

@@ -30,7 +30,8 @@ class DecidedChanges:
         async with self._changing:
             try:
                 # As brokers of Apache Kafka apply them: all are in the log, and are seen one after the other.
-                await self._changes.write(self._changes.change(records()), in_slices=True)
+                change = self._changes.change(records())
+                await self._changes.write(change, change.applying())
             except StorageError as fault:
                 self._faults.report(f"{self._what} cannot be changed", fault)
                 return fault

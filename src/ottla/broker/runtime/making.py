@@ -34,7 +34,7 @@ class Making:
         #: Whose folders are there already, and empty.
         self._found: list[TopicPartition] = []
         #: Whether there may be something to undo. Before that, what lies there is somebody else's.
-        self._begun = False
+        self.has_begun = False
 
     def put_in_place(self) -> None:
         """The metadata says that they are there: from now on they are found."""
@@ -42,7 +42,7 @@ class Making:
 
     def undo(self) -> None:
         """Take back what was made; may run in another thread, while nobody makes partitions of the same name."""
-        if self._begun:
+        if self.has_begun:
             self._made = []
             self._partitions.remove(self.tps)
 
@@ -61,7 +61,7 @@ class Making:
 
     def open(self) -> Iterator[None]:
         """Make their directories, a partition in each step."""
-        self._begun = True
+        self.has_begun = True
         config = self._partitions.log_config(self._overrides)
         for tp in self.tps:
             self._made.append(self._partitions.open_new(tp, self._topic_id, config))
@@ -76,11 +76,8 @@ async def make_all(makings: Sequence[Making], partitions: Partitions, slices: Sl
     faults: dict[str, StorageError] = {}
     try:
         await slices.run(_each(makings, Making.make_free, faults))
-        await partitions.in_thread(partial(deque, _each(_sound(makings, faults), Making.sync_found, faults), 0))
-        tps = [tp for each in _sound(makings, faults) for tp in each.tps]
-        await partitions.forget_checkpointed(tps, slices)
-        await slices.run(_each(_sound(makings, faults), Making.open, faults))
-        await partitions.in_thread(partitions.sync_names)
+        if _sound(makings, faults):  # else the thread, which may be at work for long, has nothing to do
+            await _open_all(makings, partitions, slices, faults)
     except StorageError as fault:
         faults = dict.fromkeys((each.name for each in makings), kept(fault)) | faults
     except BaseException:  # the broker stops
@@ -88,9 +85,19 @@ async def make_all(makings: Sequence[Making], partitions: Partitions, slices: Sl
             each.undo()
         raise
     for each in makings:
-        if each.name in faults:
+        if each.name in faults and each.has_begun:
             await partitions.in_thread(each.undo)
     return faults
+
+
+async def _open_all(
+    makings: Sequence[Making], partitions: Partitions, slices: Slices, faults: dict[str, StorageError]
+) -> None:
+    await partitions.in_thread(partial(deque, _each(_sound(makings, faults), Making.sync_found, faults), 0))
+    tps = [tp for each in _sound(makings, faults) for tp in each.tps]
+    await partitions.forget_checkpointed(tps, slices)
+    await slices.run(_each(_sound(makings, faults), Making.open, faults))
+    await partitions.in_thread(partitions.sync_names)
 
 
 def _each(

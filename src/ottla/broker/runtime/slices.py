@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 #: How long one slice may keep the loop. (The step that goes beyond it is finished.)
-TURN_MS: Final = 3
+TURN_MS: Final = 1
 
 
 class Slices:
