@@ -53,7 +53,7 @@ def handle(
         return node.slices.start(_handle_large(node, request, context), "metadata of much")
     names, is_told = _named(node, request, context)
     refused = node.access.refused(context, AclOperation.DESCRIBE, ResourceType.TOPIC, names, told=is_told)
-    missing = [name for name in _missing(node, request, refused) if name is not None]
+    missing = list(filter(None, _missing(node, request, refused))) if _may_make(request) else []
     if missing and not node.access.covers(context, AclOperation.CREATE, ResourceType.TOPIC, missing):
         uncreatable = node.access.refused(context, AclOperation.CREATE, ResourceType.TOPIC, missing)
         missing, refused = [name for name in missing if name not in uncreatable], refused | uncreatable
@@ -90,8 +90,9 @@ async def _handle_large(node: _Node, request: MetadataRequest, context: RequestC
     )
     late = [name for name in _named(node, request, context)[0] if name not in decided]  # made meanwhile
     refused |= access.refused(context, AclOperation.DESCRIBE, ResourceType.TOPIC, late, told=is_told)
-    looked_at = await slices.collect(_missing(node, request, refused))
-    missing = [name for name in looked_at if name is not None]
+    # Others may make topics meanwhile. Here the request names all that it is answered, and those are decided.
+    looked_at = await slices.collect(_missing(node, request, refused)) if _may_make(request) else ()
+    missing = list(filter(None, looked_at))
     if missing and not await access.covers_many(slices, context, AclOperation.CREATE, ResourceType.TOPIC, missing):
         uncreatable = await access.refused_of_many(slices, context, AclOperation.CREATE, ResourceType.TOPIC, missing)
         missing, refused = [name for name in missing if name not in uncreatable], refused | uncreatable
@@ -125,14 +126,16 @@ def _wants_all(request: MetadataRequest, context: RequestContext) -> bool:
     return request.topics is None or (context.api_version == 0 and not request.topics)
 
 
+def _may_make(request: MetadataRequest) -> bool:
+    """Whether the client has topics made that it names and that are not there."""
+    named = request.topics or ()
+    return bool(named) and request.allow_auto_topic_creation and all(each.topic_id == NULL_UUID for each in named)
+
+
 def _missing(node: _Node, request: MetadataRequest, refused: Collection[str]) -> Iterator[str | None]:
     """The topics that are to be made, or None for a name that needs none."""
-    if not (request.topics and request.allow_auto_topic_creation):
-        return
-    if any(each.topic_id != NULL_UUID for each in request.topics):
-        return
     may = node.topics.may_auto_create
-    for name in dict.fromkeys(each.name for each in request.topics):
+    for name in dict.fromkeys(each.name for each in request.topics or ()):
         if name is None or name in node.image.topics or name in refused or name == SHARE_TOPIC:
             yield None
         else:
