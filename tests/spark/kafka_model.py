@@ -137,8 +137,14 @@ class ModelKafka:
         return Handle(transactional_id, t.producer_id, t.epoch)
 
     def init_again(self, transactional_id: str, holder: Handle) -> Handle | None:
-        """InitProducerId with an epoch (KIP-360): that of now, or the one that the holder's own end has raised."""
+        """InitProducerId with an epoch (KIP-360): that of now, or the one that the holder's own end has raised.
+
+        Kafka looks at the epoch when nothing is open. What is open it aborts first, whosever it is.
+        """
         t = self.transactions[transactional_id]
+        if t.state is State.ONGOING:
+            self.abort_for_good(transactional_id)
+            raise Busy
         if t.epoch == holder.producer_epoch:
             return self.init(transactional_id)
         if t.ended is None or t.ended[0] != holder.producer_epoch:
@@ -148,11 +154,14 @@ class ModelKafka:
         return Handle(transactional_id, t.producer_id, t.epoch)
 
     def fence(self, handles: tuple[Handle, ...]) -> None:
-        """InitProducerId for each of them; those whose transactions are ended first are asked again."""
+        """EndTxn for each of them, or InitProducerId; those whose transactions are ended first are asked again."""
         busy = False
         for handle in handles:
             try:
-                self.init_again(handle.transactional_id, handle)
+                if self.second_protocol:
+                    self.end(handle, False)
+                else:
+                    self.init_again(handle.transactional_id, handle)
             except Busy:
                 busy = True
         if busy:
@@ -188,12 +197,14 @@ class ModelKafka:
             if t.state is State.EMPTY:
                 return Ended.YES
         if t.epoch != handle.producer_epoch:
-            return Ended.GONE
+            is_its_own = t.ended is not None and t.ended[0] == handle.producer_epoch and t.state is not State.ONGOING
+            return Ended.GONE if is_its_own else Ended.FENCED
         if t.state is State.PREPARED:
             raise Busy
         if t.state is State.EMPTY:
             if commit or not self.second_protocol:
                 return Ended.GONE
+            t.ended = t.epoch, False
             t.epoch += 1
             return Ended.YES
         t.state, t.commit, t.ended = State.PREPARED, commit, (handle.producer_epoch, commit)
@@ -282,3 +293,8 @@ def answered(kafka: ModelKafka, steps: Steps) -> Any:
             for name in kafka.prepared():
                 kafka.write_markers(name)
             answer = kafka.answer(request)
+
+
+def one_request(request: object) -> Steps:
+    """Steps that ask this, and return the answer."""
+    return (yield request)  # type: ignore[misc]

@@ -13,8 +13,13 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
 from ottla import Admin
+from ottla.spark.ids import slot_pattern
+from ottla.spark.ledger_io import LedgerKafka
+from ottla.spark.link import link
+from ottla.spark.requests import Fence, FindOpen
 from ottla.spark.run import launch
 from tests.spark.brokers import on_either_broker
+from tests.spark.kafka_model import one_request
 from tests.spark.sessions import kill_session
 from tests.spark.sink_world import SinkWorld
 from tests.spark.words import expected_words, make_topic, send_lines, words_in
@@ -44,6 +49,18 @@ def test_s2_no_task_has_ended_and_all_that_they_had_open_is_aborted(world: SinkW
     assert world.output() == Counter("abc")
     (note,) = context.iterdir()
     assert note.stat().st_size < 1000
+
+
+def test_s2_what_was_found_open_is_aborted_and_what_the_next_driver_has_begun_since_is_not(world: SinkWorld) -> None:
+    driver = world.driver()
+    world.batch(driver, 0, "a b")
+    kafka = link(driver.options.client)
+    ledger = LedgerKafka(kafka, world.sink, driver.options.ledger_topic, -1, 60_000)
+    found = kafka.run(ledger.drive(one_request(FindOpen(slot_pattern(world.sink)))))
+    messages = world.batch(world.driver(), 0, "a b")
+    kafka.run(ledger.drive(one_request(Fence(tuple(found)))))
+    world.committer().commit(messages, 0)
+    assert world.output() == Counter("ab")
 
 
 def test_s2_a_batch_write_aborts_by_its_own_claim(world: SinkWorld, monkeypatch: pytest.MonkeyPatch) -> None:

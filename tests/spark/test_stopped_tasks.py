@@ -3,15 +3,17 @@
 from collections import Counter
 from collections.abc import Sequence
 from itertools import cycle
+from typing import Any
 
 import pytest
 
 from ottla.spark.aborting import abort_unfinished
+from ottla.spark.errors import SlotsLostError
 from ottla.spark.ids import slot_id
 from ottla.spark.ledger import BatchKey, Handle, Plan, SlotMarker
-from ottla.spark.protocol import Claim, SlotReport, SlotTask, claim_sink, commit_batch
+from ottla.spark.protocol import Claim, SlotReport, SlotTask, abort_batch, claim_sink, commit_batch, slot_task
 from ottla.spark.requests import EndTransactions, Fence, FindOpen, InitProducer, LetTasksEnd, ReadLedger, Steps
-from tests.spark.kafka_model import ModelKafka, Produce, answered
+from tests.spark.kafka_model import ModelKafka, Produce, answered, one_request
 from tests.spark.spark_model import SINK, SLOTS, Process, WaitForTasks, World, rows_of
 
 KEY, PLAN = BatchKey("q", 0), Plan("offsets", "t")
@@ -69,39 +71,93 @@ def at_work(kafka: ModelKafka, *slots: int) -> Claim:
     return claim
 
 
-def one_request(request: object) -> Steps:
-    """Steps that ask this, and return the answer."""
-    return (yield request)  # type: ignore[misc]
+def until(kafka: ModelKafka, steps: Steps, is_late_to: type[object], look: int) -> Any:
+    """The request of that kind, the first or second of its kind, before Kafka has it. All before it are answered."""
+    request, seen = next(steps), 0
+    while True:
+        seen += isinstance(request, is_late_to)
+        if seen == look:
+            return request
+        answer = answered(kafka, one_request(request))
+        if look == 2 and isinstance(request, LetTasksEnd):
+            kafka.answer(Produce(kafka.init(slot_id(SINK, 1)), ["half"]))  # a task that was slow to begin
+        request = steps.send(answer)
 
 
-@pytest.mark.parametrize("second_protocol", [True, False])
-@pytest.mark.parametrize("is_late_to", [FindOpen, InitProducer, ReadLedger, Fence, LetTasksEnd])
+def to_the_end(kafka: ModelKafka, steps: Steps, late: Any) -> None:
+    """The late request is answered, and all after it."""
+    with pytest.raises(StopIteration):
+        while True:
+            late = steps.send(answered(kafka, one_request(late)))
+
+
+def written(kafka: ModelKafka) -> list[SlotReport]:
+    """A claim, and what its tasks report of the two slots of a batch. A slot that is committed is not written again."""
+    claim, reports = answered(kafka, claim_sink(SINK)), []
+    for slot, row in enumerate("ab"):
+        what, _ = slot_task(claim, KEY, slot, "t")
+        handle = kafka.init(slot_id(SINK, slot)) if what is SlotTask.WRITE else None
+        if handle is not None:
+            kafka.answer(Produce(handle, [row], SlotMarker(KEY, slot, 1, row)))
+        reports.append(SlotReport(claim, KEY, slot, what, 1, row, handle))
+    return reports
+
+
+@pytest.mark.parametrize("in_its_decision", [False, True])
 @pytest.mark.parametrize("look", [1, 2])
-def test_s2_a_stopped_driver_that_was_replaced_aborts_no_slot_of_the_next_one(
-    second_protocol: bool, is_late_to: type[object], look: int
+@pytest.mark.parametrize(
+    ("second_protocol", "is_late_to"),
+    [
+        *[(True, kind) for kind in (FindOpen, EndTransactions, Fence)],
+        *[(False, kind) for kind in (FindOpen, EndTransactions)],
+    ],
+)
+def test_s2_a_stopped_driver_that_was_replaced_aborts_nothing_of_the_next_one(
+    second_protocol: bool, is_late_to: type[object], look: int, in_its_decision: bool
 ) -> None:
     kafka = ModelKafka(SINK, second_protocol=second_protocol)
     steps = abort_unfinished(SINK, at_work(kafka, 0).driver, {0, 1})
-    late, seen = next(steps), 0
-    while True:
-        seen += isinstance(late, is_late_to)
-        if seen == (1 if is_late_to in (ReadLedger, LetTasksEnd) else look):
-            break
-        answer = answered(kafka, one_request(late))
-        if look == 2 and isinstance(late, LetTasksEnd):
-            kafka.answer(Produce(kafka.init(slot_id(SINK, 1)), ["half"]))  # a task that was slow to begin
-        late = steps.send(answer)
-    claim = answered(kafka, claim_sink(SINK))
-    reports = []
-    for slot, row in enumerate("ab"):
-        handle = kafka.init(slot_id(SINK, slot))
-        kafka.answer(Produce(handle, [row], SlotMarker(KEY, slot, 1, row)))
-        reports.append(SlotReport(claim, KEY, slot, SlotTask.WRITE, 1, row, handle))
-    answer = answered(kafka, one_request(late))
-    with pytest.raises(StopIteration):
-        while True:
-            answer = answered(kafka, one_request(steps.send(answer)))
-    answered(kafka, commit_batch(reports, {}, PLAN))
+    late = until(kafka, steps, is_late_to, look)
+    newer, request = commit_batch(written(kafka), {}, PLAN), None
+    if in_its_decision:
+        request = until(kafka, newer, EndTransactions, 1)
+    to_the_end(kafka, steps, late)
+    to_the_end(kafka, newer, request or next(newer))
+    answered(kafka, claim_sink(SINK))
+    assert kafka.output == ["a", "b"]
+
+
+@pytest.mark.parametrize("look", [1, 2])
+@pytest.mark.parametrize("is_late_to", [InitProducer, ReadLedger, Fence])
+def test_s2_in_the_first_protocol_a_takeover_may_abort_slots_of_the_next_driver_and_its_restart_writes_them(
+    is_late_to: type[object], look: int
+) -> None:
+    """It comes after the question whether there is a next driver, and Kafka does not look at its epoch."""
+    kafka = ModelKafka(SINK, second_protocol=False)
+    steps = abort_unfinished(SINK, at_work(kafka, 0).driver, {0, 1})
+    late = until(kafka, steps, is_late_to, look)
+    reports = written(kafka)
+    to_the_end(kafka, steps, late)
+    if is_late_to is InitProducer:
+        answered(kafka, commit_batch(reports, {}, PLAN))
+    else:
+        with pytest.raises(SlotsLostError):
+            answered(kafka, commit_batch(reports, {}, PLAN))
+        answered(kafka, commit_batch(written(kafka), {}, PLAN))
+    answered(kafka, claim_sink(SINK))
+    assert sorted(kafka.output) == ["a", "b"]
+
+
+@pytest.mark.parametrize("second_protocol", [True, False])
+def test_s2_the_abort_of_a_driver_that_was_replaced_leaves_the_decision_of_the_next_one_alone(
+    second_protocol: bool,
+) -> None:
+    kafka = ModelKafka(SINK, second_protocol=second_protocol)
+    reports = written(kafka)
+    newer = commit_batch(written(kafka), {}, PLAN)
+    request = until(kafka, newer, EndTransactions, 1)
+    answered(kafka, abort_batch(reports))
+    to_the_end(kafka, newer, request)
     answered(kafka, claim_sink(SINK))
     assert kafka.output == ["a", "b"]
 

@@ -75,9 +75,9 @@ class LedgerKafka:
         #: When what was read of the ledger has this age, it is read anew. Compaction removes tombstones and the ends of
         #: transactions, and who reads on later misses them. It waits for `delete.retention.ms`, a day unless set.
         self.forget_after_s = 3_600.0
-        #: Spark interrupts the tasks of a job that is over, and two seconds later (`spark.python.task.killTimeout`) it
-        #: kills a Python process that has not heard of it.
-        self.tasks_end_within_s = 3.0
+        #: Spark interrupts the tasks of a job that is over. Every two seconds it looks whether it has, and kills
+        #: a Python process that has not heard of it two seconds later (`spark.python.task.killTimeout`).
+        self.tasks_end_within_s = 4.5
 
     async def drive(self, steps: Steps, batch: int | None = None) -> Any:
         """Run a generator of `ottla.spark.protocol` to its end; `batch` is for the fault switches."""
@@ -103,7 +103,8 @@ class LedgerKafka:
                 listed = await self._link.admin.list_transactions(pattern, (_ONGOING,))
                 return await self._handles([transaction.transactional_id for transaction in listed])
             case Fence(handles):
-                await asyncio.gather(*(self.init_producer(handle.transactional_id, handle) for handle in handles))
+                ends = (await self._link.versions()).implicit_partitions
+                await asyncio.gather(*(self._end(h, False) if ends else self.init_producer(h[0], h) for h in handles))
                 return None
             case LetTasksEnd():
                 await asyncio.sleep(self.tasks_end_within_s)
@@ -179,7 +180,7 @@ class LedgerKafka:
             handle.transactional_id, ApiKey.END_TXN, message, lambda a: int(a.error_code)
         )
         if code in GONE:
-            return Ended.GONE
+            return Ended.GONE if code == ErrorCode.INVALID_TXN_STATE else Ended.FENCED
         raise_for(code, f"the end of transaction {handle.transactional_id}")
         return Ended.YES
 

@@ -48,7 +48,7 @@ from typing import NamedTuple
 
 from ottla.base.errors import ConfigError
 from ottla.base.require import require
-from ottla.spark.aborting import abort_losers
+from ottla.spark.aborting import abort_losers, has_decided, held_undecided
 from ottla.spark.errors import InDoubtError, SinkFencedError, SlotsLostError
 from ottla.spark.ids import driver_id, former_driver_id, former_slot_pattern, slot_pattern
 from ottla.spark.ledger import (
@@ -278,7 +278,7 @@ def commit_batch(reports: Sequence[SlotReport], offsets: GroupOffsets, plan: Pla
         return
     if handles:
         outcomes: Sequence[Ended] = yield EndTransactions(handles, commit=True)
-        lost = [h.transactional_id for h, outcome in zip(handles, outcomes, strict=True) if outcome is Ended.GONE]
+        lost = [h.transactional_id for h, outcome in zip(handles, outcomes, strict=True) if outcome is not Ended.YES]
         if lost:
             raise SlotsLostError(
                 f"sink {claim.sink}: batch {key.batch} of query {key.query} was decided, but the transactions of "
@@ -381,28 +381,16 @@ def abort_batch(reports: Sequence[SlotReport]) -> Steps:
     """Abort the open transactions of a batch whose tasks have all reported, and that failed before its decision.
 
     What fails here is left to recovery. (Of tasks that have not reported: `ottla.spark.aborting`.)
-    A fenced driver may call this too: a handle's epoch protects every later transaction of the same id.
+    A fenced driver may call this too: it leaves all to the one that has replaced it.
     """
     if all(report.task is SlotTask.SKIP for report in reports):
         return
     handles = tuple(report.handle for report in reports if report.handle is not None)
-    claim, key = reports[0].claim, reports[0].key
-    if _has_decided((yield ReadLedger()), claim, key):
+    driver = reports[0].claim.driver
+    if has_decided((yield ReadLedger()), driver):
         return  # the next driver commits the batch
     # Our own decision may still be on its way, because its outcome was unknown. Aborting now could tear the batch.
-    outcomes: Sequence[Ended] = yield EndTransactions((claim.driver,), commit=False)
-    if outcomes[0] is Ended.GONE and handles:
-        # In the first protocol that is the answer, too, when there is nothing to abort yet. With the next epoch nothing
-        # of ours is on its way any more, and what came before is in the ledger.
-        if (yield InitProducer(claim.driver.transactional_id, claim.driver)) is None:
-            return
-        if _has_decided((yield ReadLedger()), claim, key):
-            return
-    if handles:
+    if not handles:
+        yield EndTransactions((driver,), commit=False)
+    elif (yield from held_undecided(driver, driver)) is not None:
         yield EndTransactions(handles, commit=False)
-
-
-def _has_decided(ledger: Ledger, claim: Claim, key: BatchKey) -> bool:
-    """Whether a batch of this query is decided under this claim."""
-    standing = ledger.decision(key.query)
-    return standing is not None and standing.driver == claim.driver

@@ -41,9 +41,12 @@ class FindOpen(NamedTuple):
 
 
 class Fence(NamedTuple):
-    """Take over each handle's id, unless somebody has since: its transaction is aborted, its producer writes no more.
+    """Abort each handle's transaction, unless somebody has taken over its id: its producer writes no more.
 
-    Answer: None, when that is done for all of them.
+    With the second protocol (KIP-890) that is what an end does. With the first one an end leaves the producer its
+    epoch, and a record that comes after the marker belongs to no transaction, on brokers before 3.6 for good. So there
+    the id is taken over; and a takeover aborts what is open whosever it is, for Kafka looks at the epoch of who asks
+    (KIP-360) only when nothing is open. Answer: None, when that is done for all of them.
     """
 
     handles: tuple[Handle, ...]
@@ -94,7 +97,8 @@ class Ended(Enum):
     """The final answer to EndTxn."""
 
     YES = "the transaction is ended as asked, now or before"
-    GONE = "it is not this handle's any more: fenced, timed out, expired, or ended the other way"
+    GONE = "this handle has no such transaction: none was begun, or it was ended the other way"
+    FENCED = "the id is not this handle's any more: taken over, timed out, or expired"
 
 
 class Appended(Enum):
