@@ -93,6 +93,18 @@ def test_a_sink_needs_its_topic_the_ledger_and_its_transactional_ids(guarded: Gu
     assert world.group_offset("g") == 5
 
 
+def test_the_same_rights_are_enough_to_abort_what_tasks_at_work_have_open(guarded: Guarded, tmp_path: Path) -> None:
+    (tmp_path / "checkpoint" / "offsets").mkdir(parents=True)
+    world = SinkWorld.create(guarded.bootstrap, "words", tmp_path / "checkpoint")
+    world.committer().commit(world.batch(world.driver(), 0, "a"), 0)
+    guarded.only([_LOOK, *_sinks_acls(world.sink)])
+    driver = world.driver()
+    world.batch(driver, 1, "b", "c")
+    assert len(world.open_transactions()) == 2
+    driver.abort([None, None])
+    assert world.open_transactions() == []
+
+
 def test_a_sink_of_whole_batches_needs_its_staging_topic_too(guarded: Guarded, tmp_path: Path) -> None:
     (tmp_path / "checkpoint" / "offsets").mkdir(parents=True)
     world = SinkWorld.create(guarded.bootstrap, "words", tmp_path / "checkpoint")

@@ -98,6 +98,19 @@ def test_s2_without_a_note_of_the_claim_nothing_is_aborted_and_that_is_told(
     assert world.output() == Counter("ab")
 
 
+def test_s2_a_claim_that_cannot_be_noted_leaves_none_of_an_earlier_one(
+    world: SinkWorld, context: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.driver()
+    (note,) = context.iterdir()
+    note.with_suffix(f".{os.getpid()}").mkdir()  # in the way of the next one
+    messages = world.batch(world.driver(), 0, "a b")
+    world.committer().abort([None])
+    assert "stays so until the next start" in caplog.text
+    world.committer().commit(messages, 0)
+    assert world.output() == Counter("ab")
+
+
 def test_s2_whole_batches_and_at_least_once_have_nothing_to_abort(world: SinkWorld, context: Path) -> None:
     for options in ({"atomicity": "batch"}, {"semantics": "at-least-once"}):
         world.committer(**options).abort([None, None])

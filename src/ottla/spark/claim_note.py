@@ -22,9 +22,12 @@ def leave_claim(options: SinkOptions, sink: str, driver: Handle) -> None:
     if path is None:
         return
     new = path.with_suffix(f".{os.getpid()}")
-    with suppress(OSError):
+    try:
         new.write_text(json.dumps([sink, *driver]))
         new.replace(path)
+    except OSError:
+        with suppress(OSError):
+            path.unlink()  # no claim is better than the one before: who has that would abort nothing, and say nothing
 
 
 def claim_left(options: SinkOptions) -> tuple[str, Handle] | None:
