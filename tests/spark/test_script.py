@@ -142,6 +142,33 @@ threading.Thread(target=lambda: print('its own thread', flush=True)).start()
 """
 
 
+#: The second of the two statements that Spark knows ends when it is looked at for the third time.
+_WRITES = """
+class Statement:
+    def __init__(self, looks): self.left = looks
+    def completionTime(self):
+        self.left -= 1
+        return SimpleNamespace(isEmpty=lambda: self.left > 0)
+found = [Statement(0), Statement(3)]
+class Store:
+    def executionsCount(self): return 52
+    def executionsList(self, offset, length):
+        print('looks', offset, length, flush=True)
+        return SimpleNamespace(size=lambda: len(found), apply=found.__getitem__)
+its = session.SparkSession._instantiatedSession
+its.sparkContext = SimpleNamespace(cancelAllJobs=lambda: print('cancelled', flush=True))
+its._jsparkSession = SimpleNamespace(sharedState=lambda: SimpleNamespace(statusStore=Store))
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "looks"), [("", 0), ("raise ValueError", 0), ("raise KeyboardInterrupt", 3), ("import sys; sys.exit(4)", 3)]
+)
+def test_s4_a_write_that_is_cut_off_has_time_to_abort_what_it_has_open(tmp_path: Path, end: str, looks: int) -> None:
+    _, out, _ = _run(tmp_path, _QUERIES + _WRITES + end)
+    assert out.splitlines()[3:] == ["cancelled", *["looks 32 20"] * looks][: looks and looks + 1]
+
+
 @pytest.mark.parametrize(
     ("end", "code"), [("", 0), ("raise ValueError", 1), ("raise KeyboardInterrupt", -2), ("import sys; sys.exit(4)", 4)]
 )

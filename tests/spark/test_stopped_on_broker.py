@@ -17,7 +17,7 @@ from ottla.spark.ids import slot_pattern
 from ottla.spark.ledger_io import LedgerKafka
 from ottla.spark.link import link
 from ottla.spark.requests import Fence, FindOpen
-from ottla.spark.run import launch
+from ottla.spark.run import Launch, launch
 from tests.spark.brokers import on_either_broker
 from tests.spark.kafka_model import one_request
 from tests.spark.sessions import kill_session
@@ -117,6 +117,27 @@ def test_s2_whole_batches_and_at_least_once_have_nothing_to_abort(world: SinkWor
     assert list(context.iterdir()) == []
 
 
+_WRITE = """
+import sys
+from pyspark.sql import SparkSession
+rows = SparkSession.builder.getOrCreate().range(0, 40, 1, 2).selectExpr("CAST(id AS STRING) AS value")
+writer = rows.write.format("ottla").mode("append").option("kafka.bootstrap.servers", sys.argv[1])
+writer.option("topic", sys.argv[2]).option("sink.id", sys.argv[2]).save()
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_s2_a_batch_write_that_is_cut_off_leaves_no_transaction_of_its_tasks_open(
+    bootstrap: str, fresh_name: Callable[[str], str], tmp_path: Path, java: str, number: signal.Signals
+) -> None:
+    target, script = make_topic(bootstrap, fresh_name("numbers")), tmp_path / "write.py"
+    script.write_text(_WRITE)
+    launched = launch(script, [bootstrap, target], master="local[2]", conf=[], environ=os.environ)
+    _cut_off(launched, "sink.mid-write", tmp_path, bootstrap, target, number)
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 def test_s2_a_script_that_is_stopped_leaves_no_transaction_of_its_tasks_open(
@@ -124,24 +145,32 @@ def test_s2_a_script_that_is_stopped_leaves_no_transaction_of_its_tasks_open(
 ) -> None:
     source, target = make_topic(bootstrap, fresh_name("lines")), make_topic(bootstrap, fresh_name("words"))
     send_lines(bootstrap, source)
-    faults = tmp_path / "faults"
-    faults.mkdir()
     arguments = ["--bootstrap", bootstrap, "--input", source, "--output", target]
     arguments += ["--checkpoint", str(tmp_path / target), "--max-offsets-per-trigger", "300", "--available-now"]
-    argv, env = launch(WORDCOUNT, arguments, master="local[2]", conf=[], environ=os.environ)
-    env |= {"OTTLA_FAULT": "sink.mid-write:1=pause", "OTTLA_FAULT_DIR": str(faults)}
+    launched = launch(WORDCOUNT, arguments, master="local[2]", conf=[], environ=os.environ)
+    argv, env = _cut_off(launched, "sink.mid-write:1", tmp_path, bootstrap, target, signal.SIGTERM)
+    assert subprocess.run(argv, env=env, check=False).returncode == 0
+    assert words_in(bootstrap, target) == expected_words()
+
+
+def _cut_off(launched: Launch, point: str, folder: Path, bootstrap: str, target: str, number: signal.Signals) -> Launch:
+    """Start it, and end it by a signal while a task is at work."""
+    faults = folder / "faults"
+    faults.mkdir()
+    argv, env = launched
+    env |= {"OTTLA_FAULT": f"{point}=pause", "OTTLA_FAULT_DIR": str(faults)}
     script = subprocess.Popen(argv, env=env, start_new_session=True)
     try:
-        while not (faults / "sink.mid-write:1-pause").exists():
+        while not (faults / f"{point}-pause").exists():
             assert script.poll() is None
-        assert _states(bootstrap, target)["Ongoing"] > 0
-        script.send_signal(signal.SIGTERM)
-        assert script.wait() == 128 + signal.SIGTERM
+        while not _states(bootstrap, target)["Ongoing"]:
+            assert script.poll() is None
+        script.send_signal(number)
+        assert script.wait() in {128 + number, -number}
     finally:
         kill_session(script.pid)
     assert _states(bootstrap, target)["Ongoing"] == 0
-    assert subprocess.run(argv, env=env, check=False).returncode == 0
-    assert words_in(bootstrap, target) == expected_words()
+    return Launch(argv, env)
 
 
 def _states(bootstrap: str, sink: str) -> Counter[str]:

@@ -7,8 +7,9 @@ cluster itself (`.master("spark://…")`): what `ottla run` has set is for a loc
 Spark's JVM ends by a signal, PySpark says that a connection is gone: the signal is named, and the exit code is the one
 that a shell has for it.
 
-Queries that still run when the script ends, by Ctrl-C, SIGTERM or otherwise, are stopped: what they have open is
-aborted then. Else readers of committed records would wait for `kafka.transaction.timeout.ms`, or for the next start.
+Queries and writes that still run when the script ends, by Ctrl-C, SIGTERM or otherwise, are stopped: what they have
+open is aborted then. Else readers of committed records would wait for `kafka.transaction.timeout.ms`, or for the next
+start.
 
 It imports nothing of Ottla: the script waits for it.
 """
@@ -20,6 +21,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -28,7 +30,10 @@ from typing import Any
 _EVERY_S = 0.5
 #: A process is still ending when its connections are closed already.
 _ENDING_S = 5.0
-_STOP_TIMEOUT, _STOPPED_WITHIN = "spark.sql.streaming.stopTimeout", "20s"
+_STOP_TIMEOUT, _STOPPED_WITHIN_S = "spark.sql.streaming.stopTimeout", 20
+_LOOK_S = 0.1
+#: More statements than these never run at once.
+_LATEST = 20
 #: What PySpark and its scripts see of a JVM that has ended.
 _LOST = frozenset({"Py4JNetworkError", "ConnectionRefusedError", "ConnectionResetError", "BrokenPipeError", "EOFError"})
 _ADVICE = {
@@ -58,7 +63,7 @@ def run(arguments: list[str], beside: Beside) -> int:
     sys.argv = arguments
     folder = str(Path(script).resolve().parent)
     sys.path[: not sys.flags.safe_path] = [folder]  # in the place of what `-m` puts there without `-P`
-    over, master = threading.Event(), _Master(beside)
+    over, cut_off, master = threading.Event(), threading.Event(), _Master(beside)
 
     def keep_looking() -> None:
         while not over.wait(_EVERY_S):
@@ -67,7 +72,7 @@ def run(arguments: list[str], beside: Beside) -> int:
 
     thread = threading.Thread(target=keep_looking, name="ottla-run", daemon=True)
     thread.start()
-    atexit.register(_stop_queries)  # the script's own threads have ended by then
+    atexit.register(_stop_queries, cut_off)  # the script's own threads have ended by then
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # Python would end without a word to anybody
         signal.signal(signal.SIGTERM, _terminated)
     failure: Exception | None = None
@@ -75,6 +80,9 @@ def run(arguments: list[str], beside: Beside) -> int:
         runpy.run_path(script, run_name="__main__")
     except Exception as error:  # noqa: BLE001 - it is shown below, as Python shows it
         failure = error
+    except BaseException:
+        cut_off.set()
+        raise
     finally:
         over.set()
         thread.join(_EVERY_S)
@@ -129,17 +137,35 @@ def _jvm() -> subprocess.Popen[bytes] | None:
     return process if isinstance(process, subprocess.Popen) else None
 
 
-def _stop_queries() -> None:
-    """Stop what still runs. What cannot be stopped ends with the JVM."""
+def _stop_queries(cut_off: threading.Event) -> None:
+    """Stop what still runs; `cut_off` tells whether that may be a write. What cannot be stopped ends with the JVM."""
     session, jvm = session_of_this_process(), _jvm()
     if session is None or jvm is None or jvm.poll() is not None:
         return
     with contextlib.suppress(Exception):
         if session.conf.get(_STOP_TIMEOUT) in ("0", "0ms"):  # for ever: a query may wait for a broker that is gone
-            session.conf.set(_STOP_TIMEOUT, _STOPPED_WITHIN)
+            session.conf.set(_STOP_TIMEOUT, f"{_STOPPED_WITHIN_S}s")
         for query in session.streams.active:
             with contextlib.suppress(Exception):
                 query.stop()
+        if cut_off.is_set():
+            _stop_writes(session)
+
+
+def _stop_writes(session: Any) -> None:
+    """Fail the jobs of what the script waited for: it goes on in the JVM, and a write aborts what it has open then."""
+    session.sparkContext.cancelAllJobs()
+    statements = session._jsparkSession.sharedState().statusStore()
+    for _ in range(int(_STOPPED_WITHIN_S / _LOOK_S)):
+        if not _is_at_work(statements):
+            break
+        time.sleep(_LOOK_S)
+
+
+def _is_at_work(statements: Any) -> bool:
+    """Whether one of Spark's latest SQL executions, of which each write is one, has not ended."""
+    latest = statements.executionsList(max(0, statements.executionsCount() - _LATEST), _LATEST)
+    return any(latest.apply(at).completionTime().isEmpty() for at in range(latest.size()))
 
 
 def _of_script(trace: TracebackType | None) -> TracebackType | None:
