@@ -13,6 +13,7 @@ from ottla.base.errors import ConfigError  # noqa: E402
 from ottla.base.types import TopicPartition  # noqa: E402
 from ottla.spark.columns import Chunk, RowDigest, check_writable  # noqa: E402
 from ottla.spark.errors import PipelineError  # noqa: E402
+from ottla.spark.kept_chunks import KeptChunks, Origin  # noqa: E402
 from ottla.wire.batch import Compression, assign_offsets, control_batch, join_batch, parse_header  # noqa: E402
 from ottla.wire.columns import encode_columns  # noqa: E402
 from ottla.wire.records import Record, decode_batch, encode_batch  # noqa: E402
@@ -109,6 +110,48 @@ def test_s2_records_of_aborted_transactions_are_left_out() -> None:
     assert next(chunk.rows(TP, 0, 7, SCHEMA)).column("value").to_pylist() == [b"committed", b"plain", b"kept"]
     every = next(Chunk(log, [(7, 0)], committed=False).rows(TP, 0, 7, SCHEMA))
     assert every.column("value").to_pylist() == [b"aborted", b"committed", b"plain", b"kept"]
+
+
+def test_s2_the_rest_of_a_chunk_knows_which_of_its_records_were_aborted() -> None:
+    """A transaction that was aborted may have begun before the rest does, or be over by then."""
+    log = b"".join(
+        [
+            batch(0, b"aborted", producer_id=7),
+            batch(1, b"aborted", producer_id=8),
+            marker(2, 7, commit=False),
+            batch(3, b"kept", b"as well", producer_id=7),
+            batch(5, b"aborted", producer_id=8),
+            marker(6, 8, commit=False),
+            batch(7, b"last"),
+        ]
+    )
+    memory = bytearray(log)
+    chunk = Chunk(memory, [(7, 0), (8, 1)], committed=True)
+    rest = chunk.rest(4, len(log))
+    assert rest is not None
+    memory[:] = bytes(len(memory))  # a fetch's memory is used again
+    assert next(rest.rows(TP, 4, 8, SCHEMA)).column("value").to_pylist() == [b"as well", b"last"]
+    assert next(rest.rows(TP, 7, 8, SCHEMA)).column("value").to_pylist() == [b"last"]
+    assert rest.next_offset == 8
+    assert rest.rest(4, len(log)) is rest
+    assert rest.rest(8, len(log)) is None
+
+
+def test_s1_what_is_kept_of_fetches_is_bounded_and_of_one_log() -> None:
+    origin, size = Origin("id", 3, 3, True), len(batch(0, b"a", b"b"))
+    kept, tps = KeptChunks(2 * size), [TopicPartition("t", n) for n in range(3)]
+    for tp in tps:
+        kept.keep(tp, origin, 1, Chunk(batch(0, b"a", b"b"), [], committed=True))
+    assert kept.size_bytes == 2 * size
+    assert kept.take(tps[0], origin, 1) is None, "the oldest has gone"
+    for other in (origin._replace(topic_id="anew"), origin._replace(planned_epoch=4), origin._replace(asked_epoch=4)):
+        kept.keep(tps[1], origin, 1, Chunk(batch(0, b"a", b"b"), [], committed=True))
+        assert kept.take(tps[1], other, 1) is None
+    assert kept.take(tps[2], origin, 1) is not None
+    assert kept.take(tps[2], origin, 1) is None, "taken once"
+    kept.keep(tps[2], origin, 1, Chunk(batch(0, b"a", bytes(3 * size)), [], committed=True))
+    kept.keep(tps[2], origin, 2, Chunk(batch(0, b"a", b"b"), [], committed=True))
+    assert kept.size_bytes == 0
 
 
 def test_a_chunk_without_a_whole_batch_does_not_move() -> None:

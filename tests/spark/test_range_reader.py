@@ -11,7 +11,7 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
 from ottla import Admin, NewTopic, Producer
-from ottla.base.types import TopicPartition
+from ottla.base.types import TopicPartition, topic_id_text
 from ottla.spark.errors import DataLossError
 from ottla.spark.link import KafkaLink
 from ottla.spark.options import SourceOptions, source_options
@@ -165,3 +165,40 @@ def test_s1_a_fetch_asks_for_no_more_than_its_range_seems_to_need(topic: Topic, 
     assert 65_536 < kafka.asked_bytes[-1] < 67_000
     large, last = of_the_first(3, 5)
     assert (len(large), last) == (300_000, "last")
+
+
+def test_s1_what_a_fetch_brings_beyond_its_range_is_not_fetched_again(topic: Topic, kafka: Counting) -> None:
+    """A small micro-batch had all of a large batch sent, and the next one the same again."""
+    tp = TopicPartition(topic.name, 0)
+    with Producer({"bootstrap.servers": topic.bootstrap, "linger.ms": 10_000, "batch.size": 1_000_000}) as producer:
+        for n in range(40):
+            producer.send(topic.name, f"{n}".encode(), partition=0)
+    with Admin({"bootstrap.servers": topic.bootstrap}) as admin:
+        topic_id = topic_id_text(admin.describe_topics([topic.name])[topic.name].topic_id)
+
+    def of(start: int, end: int, *, epoch: int | None = 0, topic_id: str | None = topic_id) -> list[str]:
+        ranges = [Wanted(Range(tp, RECORDS + start, RECORDS + end), topic_id, epoch)]
+        found = read(kafka, topic.options(), ranges)
+        assert found == [str(n) for n in range(start, end)]
+        return found
+
+    def fetches() -> int:
+        return kafka.fetches.pop(topic.name, 0)
+
+    of(0, 10)
+    kafka.memory.clear()
+    of(0, 10)  # of the first task of a link it is not known yet who has led the partition
+    assert fetches() == 2
+    of(10, 20)
+    of(20, 29)
+    assert fetches() == 0
+    topic.send(0, b"40", b"41")
+    of(29, 42)
+    assert fetches() == 1, "only for what the fetch before did not have"
+    of(0, 10)
+    of(10, 20, epoch=1)
+    of(0, 10)
+    of(11, 20)
+    of(0, 10, epoch=None)
+    of(10, 20)
+    assert fetches() == 6, "another leader has planned it, or it begins elsewhere, or nobody knows who has planned it"

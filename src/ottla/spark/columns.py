@@ -67,6 +67,7 @@ class Chunk:
     def __init__(self, records: Any, aborted: Iterable[tuple[int, int]], *, committed: bool) -> None:
         """`aborted` is the fetch's list of aborted transactions: producer id and first offset of each."""
         self._view = memoryview(records)
+        self._is_copy = False
         self._headers = list(iter_headers(self._view))
         self._left_out = self._aborted(sorted(aborted, key=lambda a: a[1], reverse=True)) if committed else set()
 
@@ -82,6 +83,25 @@ class Chunk:
             return 0
         pos, header = self._headers[-1]
         return pos + header.size_bytes
+
+    def rest(self, offset: int, most_bytes: int) -> "Chunk | None":
+        """A copy of the batches that reach to `offset` or beyond; None if there is none, or more than `most_bytes`.
+
+        The same chunk if it has no others. A copy, because memory of a fetch is used again when nobody has it.
+        """
+        behind = [(pos, header) for pos, header in self._headers if header.last_offset >= offset]
+        if not behind:
+            return None
+        begin, end = behind[0][0], self.size_bytes
+        if end - begin > most_bytes:
+            return None
+        if begin == 0 and self._is_copy:
+            return self
+        rest = object.__new__(Chunk)
+        rest._view, rest._is_copy = memoryview(bytes(self._view[begin:end])), True
+        rest._headers = [(pos - begin, header) for pos, header in behind]
+        rest._left_out = self._left_out  # what was aborted may have begun, or ended, in batches that are gone
+        return rest
 
     def rows(self, tp: TopicPartition, start: int, end: int, schema: Any) -> Iterator[Any]:
         """Records from `start` to `end` (not included) as RecordBatches of `schema`, the source's.

@@ -10,7 +10,7 @@ time somebody asks for it.
 import asyncio
 import os
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -27,7 +27,7 @@ from ottla.client.core.offsets import OffsetAndTimestamp
 from ottla.client.errors import IllegalStateError, KafkaError, OffsetOutOfRangeError, RequestTimeoutError, raise_for
 from ottla.client.net.cluster import Cluster
 from ottla.client.net.log_offsets import epoch_ends, list_offsets
-from ottla.client.net.requests import Requests, only
+from ottla.client.net.requests import Requests, only, together
 from ottla.client.net.topics import require_topic
 from ottla.spark.doubt import Doubt
 from ottla.spark.errors import DamagedRecordsError, DataLossError, UnknownOutcomeError
@@ -169,10 +169,19 @@ class KafkaLink:
         """
         return {tp: at.offset for tp, at in (await self._list(times, committed)).items()}
 
-    async def ends(self, tps: Iterable[TopicPartition], *, committed: bool) -> dict[TopicPartition, tuple[int, int]]:
-        """The end of each partition, as `offsets_at` has it, and the leader epoch that it is told of; -1 if of none."""
-        found = await self._list(dict.fromkeys(tps, SpecialTimestamp.LATEST), committed)
-        return {tp: (at.offset, at.leader_epoch) for tp, at in found.items()}
+    async def extents(
+        self, tps: Collection[TopicPartition], *, committed: bool
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, tuple[int, int]]]:
+        """The earliest offset of each partition; its end, as `offsets_at` has it, and the leader epoch that it is told
+        of, -1 if of none. Both are asked at once, and no partition begins behind its end."""
+        beginnings = self._list(dict.fromkeys(tps, SpecialTimestamp.EARLIEST), committed)
+        found, ends = await together([beginnings, self._list(dict.fromkeys(tps, SpecialTimestamp.LATEST), committed)])
+        # A leader has both questions in this order. If the first one was asked again, records may have gone meanwhile.
+        late = [tp for tp, at in found.items() if tp in ends and ends[tp].offset < at.offset]
+        if late:
+            ends |= await self._list(dict.fromkeys(late, SpecialTimestamp.LATEST), committed)
+        earliest = {tp: at.offset for tp, at in found.items()}
+        return earliest, {tp: (at.offset, at.leader_epoch) for tp, at in ends.items()}
 
     async def _list(
         self, times: Mapping[TopicPartition, int], committed: bool

@@ -15,6 +15,7 @@ from ottla.client.errors import OffsetOutOfRangeError
 from ottla.spark import bounds, faults, plan
 from ottla.spark.columns import Chunk
 from ottla.spark.errors import DamagedRecordsError, DataLossError
+from ottla.spark.kept_chunks import KeptChunks, Origin
 from ottla.spark.link import KafkaLink
 from ottla.spark.options import SourceOptions
 from ottla.spark.plan import Range
@@ -32,10 +33,12 @@ _SMALL_BYTES = 65_536
 
 
 class Wanted(NamedTuple):
-    """A range, and the id of the topic that was meant when it was planned."""
+    """A range, the id of the topic that was meant when it was planned, and the epoch of its leader then, if a later
+    range may go on with what is fetched for this one."""
 
     range: Range
     topic_id: str | None
+    epoch: int | None = None
 
     @property
     def topic(self) -> tuple[str, str | None]:
@@ -107,51 +110,86 @@ class _Reading:
         self.gone: str | None = None
         self._kafka, self._options, self._range = kafka, options, wanted.range
         self._committed = options.client.isolation_level == "read_committed"
-        self._fetched = self._fetch_from(self._range.start)
+        self._kept: KeptChunks = kafka.memory.setdefault("kept chunks", KeptChunks())
+        self._origin = self._origin_now()
+        #: What is there of the range, decoded next.
+        self._chunk = self._of_the_range_before()
+        behind = self._range.start if self._chunk is None else self._chunk.next_offset
+        #: None if nothing is to be fetched.
+        self._fetched = None if behind is None or behind >= self._range.end else self._fetch_from(behind)
+        self._empty_fetches = 0
 
     def stop(self) -> None:
         """Nobody wants the fetch that is on its way."""
-        self._fetched.cancel()
+        if self._fetched is not None:
+            self._fetched.cancel()
 
     def rows(self, schema: Any) -> Iterator[Any]:
         """Its RecordBatches of the Arrow schema. Raises DataLossError, DamagedRecordsError, PipelineError."""
-        wanted = self._range
-        at, empty = wanted.start, 0
+        wanted, at = self._range, self._range.start
         while at < wanted.end:
-            try:
-                data = self._fetched.result()
-            except DataLossError as loss:  # the topic was deleted, and perhaps made again
-                self.gone = str(loss)
-                _lost(self._options, self.gone)
-                return
-            except OffsetOutOfRangeError:
-                at = self._after_loss(at)
-                if at < wanted.end:
-                    self._fetched = self._fetch_from(at)
+            chunk, self._chunk = self._chunk, None
+            if chunk is None:
+                at = self._wait(at)
                 continue
-            if data is None:
-                self._fetched = self._fetch_from(at)
-                continue
-            chunk = self._chunk(data, at)
             begin, following = at, chunk.next_offset
-            if following is None or following <= at:
-                empty += 1
-                if empty >= _EMPTY_FETCHES:
-                    self._nothing_at(at)
-                    return
-                self._fetched = self._fetch_from(at, whole=True)  # not everybody sends a batch that is larger
-                continue
-            self._kafka.memory[self._size_key] = chunk.size_bytes / (following - at)
-            at, empty = following, 0
-            if at < wanted.end:
-                self._fetched = self._fetch_from(at)
+            assert following is not None
+            at = following
             faults.reach("source.read")
             with _named(wanted.tp, begin):
                 for rows in chunk.rows(wanted.tp, begin, wanted.end, schema):
                     if rows.num_rows:
                         yield rows
+            if at > wanted.end and self._origin is not None and self._origin == self._origin_now():
+                self._kept.keep(wanted.tp, self._origin, wanted.end, chunk)
 
-    def _chunk(self, data: PartitionData, at: int) -> Chunk:
+    def _wait(self, at: int) -> int:
+        """Wait for the fetch at `at`, take what it brings, and begin the next one. Returns where the range goes on."""
+        wanted = self._range
+        assert self._fetched is not None
+        try:
+            data = self._fetched.result()
+        except DataLossError as loss:  # the topic was deleted, and perhaps made again
+            self.gone = str(loss)
+            _lost(self._options, self.gone)
+            return wanted.end
+        except OffsetOutOfRangeError:
+            at = self._after_loss(at)
+            if at < wanted.end:
+                self._fetched = self._fetch_from(at)
+            return at
+        if data is None:
+            self._fetched = self._fetch_from(at)
+            return at
+        chunk = self._chunk_of(data, at)
+        following = chunk.next_offset
+        if following is None or following <= at:
+            self._empty_fetches += 1
+            if self._empty_fetches >= _EMPTY_FETCHES:
+                self._nothing_at(at)
+                return wanted.end
+            self._fetched = self._fetch_from(at, whole=True)  # not everybody sends a batch that is larger
+            return at
+        self._kafka.memory[self._size_key] = chunk.size_bytes / (following - at)
+        self._chunk, self._empty_fetches = chunk, 0
+        if following < wanted.end:
+            self._fetched = self._fetch_from(following)
+        return at
+
+    def _of_the_range_before(self) -> Chunk | None:
+        """What a task of this process has fetched beyond its range, which this one continues."""
+        origin, wanted = self._origin, self._range
+        return None if origin is None else self._kept.take(wanted.tp, origin, wanted.start)
+
+    def _origin_now(self) -> Origin | None:
+        """None if nothing is to be kept, or it cannot be told what it is of."""
+        tp, topic_id, planned = self._range.tp, self.wanted.topic_id, self.wanted.epoch
+        asked = self._kafka.cluster.snapshot.leader_epoch(tp)
+        if topic_id is None or planned is None or asked < 0:
+            return None
+        return Origin(topic_id, planned, asked, self._committed)
+
+    def _chunk_of(self, data: PartitionData, at: int) -> Chunk:
         aborted = [(a.producer_id, a.first_offset) for a in data.aborted_transactions or ()]
         with _named(self._range.tp, at):
             return Chunk(data.records or b"", aborted, committed=self._committed)

@@ -112,9 +112,15 @@ class OttlaReader(DataSourceReader):  # type: ignore[misc]
         return _read(self._options, self._schema, partition)
 
 
-def _input_partitions(start: Offsets, end: Offsets, ids: Mapping[str, str], cut: Cut) -> list[InputPartition]:
+def _input_partitions(
+    start: Offsets, end: Offsets, ids: Mapping[str, str], cut: Cut, epochs: Mapping[TopicPartition, int] | None = None
+) -> list[InputPartition]:
+    """With `epochs`, those of the leaders that have planned it, the next batch may use what this one has fetched."""
+    epochs = epochs or {}
     tasks = plan.tasks(start, end, cut)
-    return [KafkaRanges([Wanted(piece, ids.get(piece.tp.topic)) for piece in task]) for task in tasks]
+    return [
+        KafkaRanges([Wanted(piece, ids.get(piece.tp.topic), epochs.get(piece.tp)) for piece in task]) for task in tasks
+    ]
 
 
 def _offset_of(value: Any) -> SourceOffset:
@@ -212,7 +218,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         if planned.adopted:
             planned = self._taken_over(_offset_of(start), planned)
         cut = planned.cut or self._options.cut._replace(min_records_per_partition=1)
-        return _input_partitions(planned.start, planned.end, planned.ids, cut)
+        return _input_partitions(planned.start, planned.end, planned.ids, cut, planned.epochs)
 
     def _taken_over(self, before: SourceOffset, planned: SourceOffset) -> SourceOffset:
         """A micro-batch that Spark's own connector has planned and not committed: where it begins, too.
@@ -287,7 +293,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         now_s = time.monotonic()
         if now_s - self._asked_at_s >= _ASK_AGAIN_S:
             anew = now_s - self._looked_at_s >= _LOOK_AGAIN_S
-            self._logs = self._topics.logs(self._topics.there(as_of_now=anew))
+            self._logs = self._topics.logs_there(as_of_now=anew)
             self._asked_at_s = now_s
             if anew:
                 self._looked_at_s = now_s

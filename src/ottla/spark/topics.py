@@ -1,14 +1,14 @@
 """Looks up, for a query, which partitions it reads and where its offsets lie. Runs on the driver, and blocks."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from ottla.base.types import TopicPartition, topic_id_text
 from ottla.client.core.metadata import NO_TOPIC_ID, ClusterSnapshot, TopicInfo
 from ottla.client.errors import ClientError
 from ottla.spark import bounds, plan
-from ottla.spark.bounds import EARLIEST, LATEST, AtTimes, Bound
+from ottla.spark.bounds import LATEST, AtTimes, Bound
 from ottla.spark.errors import OpenTransactionError
 from ottla.spark.ids import TOPIC_PREFIX
 from ottla.spark.link import KafkaLink, link
@@ -37,6 +37,11 @@ def _found(snapshot: ClusterSnapshot, pattern: str) -> dict[str, TopicInfo]:
     }
 
 
+def _logs(there: There, earliest: Offsets, ends: Mapping[TopicPartition, tuple[int, int]]) -> Logs:
+    epochs = {tp: epoch for tp, (_, epoch) in ends.items() if epoch >= 0}
+    return Logs(earliest, {tp: end for tp, (end, _) in ends.items()}, there.ids, epochs=epochs)
+
+
 class Topics:
     """Asks the cluster about the topics and partitions that the options name."""
 
@@ -49,6 +54,8 @@ class Topics:
         #: Of partitions with a new leader: the epoch of which it was asked and its own, and where it leaves the former.
         self._reached: dict[TopicPartition, tuple[tuple[int, int], int]] = {}
         self._kafka = kafka
+        #: What was there when metadata was this.
+        self._known: tuple[ClusterSnapshot, There] | None = None
 
     @property
     def kafka(self) -> KafkaLink:
@@ -62,17 +69,24 @@ class Topics:
         within `metadata.max.age.ms`.
         """
         options = self._options
-        named = {tp.topic for tp in options.partitions} | set(options.topics)
-        snapshot = self.kafka.run(
-            self.kafka.topics(None if options.pattern is not None else named, as_of_now=as_of_now)
-        )
+        snapshot = self.kafka.run(self.kafka.topics(self._names, as_of_now=as_of_now))
         if options.pattern is None:
-            topics = {topic: info for topic, info in snapshot.topics.items() if topic in named}
+            topics = {topic: info for topic, info in snapshot.topics.items() if topic in (self._names or ())}
         else:
             topics = _found(snapshot, options.pattern)
         found = {TopicPartition(topic, partition) for topic, info in topics.items() for partition in info.partitions}
         ids = {topic: topic_id_text(info.topic_id) for topic, info in topics.items() if info.topic_id != NO_TOPIC_ID}
-        return There(sorted(found & set(options.partitions) if options.partitions else found), ids)
+        there = There(sorted(found & set(options.partitions) if options.partitions else found), ids)
+        self._known = snapshot, there
+        return there
+
+    @property
+    def _names(self) -> set[str] | None:
+        """Of the topics that are named; None if all topics are looked at."""
+        options = self._options
+        if options.pattern is not None:
+            return None
+        return {tp.topic for tp in options.partitions} | set(options.topics)
 
     def asked(self, tp: TopicPartition) -> bool:
         """Whether the options mean this partition, be it there or not."""
@@ -83,11 +97,26 @@ class Topics:
 
     def logs(self, there: There) -> Logs:
         """The earliest offset and the end of each partition, and the topics' ids."""
-        tps, ids = there
-        earliest = self.at(dict.fromkeys(tps, EARLIEST))
-        ends = self.kafka.run(self.kafka.ends(tps, committed=self._committed))
-        epochs = {tp: epoch for tp, (_, epoch) in ends.items() if epoch >= 0}
-        return Logs(earliest, {tp: end for tp, (end, _) in ends.items()}, ids, epochs=epochs)
+        return _logs(there, *self.kafka.run(self.kafka.extents(there.partitions, committed=self._committed)))
+
+    def logs_there(self, *, as_of_now: bool) -> Logs:
+        """`logs` of what is `there`; both in one step when metadata is what it was the last time."""
+        known = self._known
+        if known is not None and not as_of_now:
+            snapshot, there = known
+            extents = self.kafka.run(self._extents_if(snapshot, there.partitions))
+            if extents is not None:
+                return _logs(there, *extents)
+        return self.logs(self.there(as_of_now=as_of_now))
+
+    async def _extents_if(
+        self, snapshot: ClusterSnapshot, tps: Collection[TopicPartition]
+    ) -> tuple[Offsets, dict[TopicPartition, tuple[int, int]]] | None:
+        """None if metadata is no more what it was."""
+        kafka = self.kafka
+        if await kafka.topics(self._names, as_of_now=False) is not snapshot:
+            return None
+        return await kafka.extents(tps, committed=self._committed)
 
     def with_cuts(self, logs: Logs, read: SourceOffset) -> Logs:
         """`logs`, and where they have lost what was `read`. A leader that came since is asked, once."""

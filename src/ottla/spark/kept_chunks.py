@@ -1,0 +1,55 @@
+"""What fetches have brought beyond the ranges of their tasks.
+
+A broker sends whole record batches. Of a batch of thousands of records a small micro-batch takes a hundred, and the
+next one had the same batch sent again. So a worker keeps the rest for the next range of the partition, as the consumer
+in Spark's connector does.
+
+A fetch of committed records, or up to the high watermark, has what the log has for good, unless the log loses its end:
+an unclean election, or another topic of the same name. Then a plan has another leader epoch or topic id (KIP-320,
+KIP-516), and what is kept under the former one is not taken.
+"""
+
+from typing import NamedTuple
+
+from ottla.base.types import TopicPartition
+from ottla.spark.columns import Chunk
+
+#: Most bytes that a worker process keeps.
+KEPT_BYTES = 16_777_216
+
+
+class Origin(NamedTuple):
+    """Which log was fetched, and how: the rest of it is that of no other."""
+
+    topic_id: str
+    #: Of the leader that planned the range, and of the one that was asked.
+    planned_epoch: int
+    asked_epoch: int
+    committed: bool
+
+
+class KeptChunks:
+    """At most one of a partition. The oldest go when there are more than `most_bytes`."""
+
+    def __init__(self, most_bytes: int = KEPT_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._kept: dict[TopicPartition, tuple[Origin, int, Chunk]] = {}
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all that is kept."""
+        return sum(chunk.size_bytes for _, _, chunk in self._kept.values())
+
+    def keep(self, tp: TopicPartition, origin: Origin, offset: int, chunk: Chunk) -> None:
+        """What `chunk` has from `offset` on, if it has anything there."""
+        rest = chunk.rest(offset, self._most_bytes)
+        if rest is None:
+            return
+        self._kept[tp] = origin, offset, rest
+        while self.size_bytes > self._most_bytes:
+            del self._kept[next(iter(self._kept))]
+
+    def take(self, tp: TopicPartition, origin: Origin, offset: int) -> Chunk | None:
+        """What is kept from `offset` on. It is kept no more, whatever it is."""
+        kept_origin, kept_offset, chunk = self._kept.pop(tp, (None, -1, None))
+        return chunk if (kept_origin, kept_offset) == (origin, offset) else None
