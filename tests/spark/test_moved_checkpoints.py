@@ -13,9 +13,12 @@ pytest.importorskip("pyarrow")
 
 from ottla import Admin
 from ottla.base.errors import ConfigError
+from ottla.base.types import TopicPartition
 from ottla.spark.ids import PREFIX, driver_id
 from ottla.spark.ledger import UNNAMED, BatchKey, Decision, Forgotten, Handle, Ledger, LedgerBatch, Plan, encode
+from ottla.spark.moved import check_not_moved
 from ottla.spark.options import SinkOptions, sink_options
+from ottla.spark.protocol import ReadLedger
 from ottla.spark.sink import KafkaSink, OttlaWriter
 from ottla.spark.sink_client import former_default_sink_ids
 from tests.spark.sink_world import QUERY, SCHEMA, SinkWorld
@@ -205,6 +208,42 @@ def test_s2_a_pipeline_of_a_version_before_goes_on_under_its_id(
     assert output(world) == ABC
     world.plan(1, 4, "g")
     assert run(world, now, 1, "d") == before.sink_id
+    assert output(world) == ABC + Counter("d")
+
+
+def test_s2_a_driver_that_goes_on_asks_the_ledger_no_second_time(world: SinkWorld) -> None:
+    """Who reads the ledger writes a record, and waits for it: two of three reads of a micro-batch told nothing new."""
+    now = options(world, world.checkpoint)
+    plan(world, 0, 3)
+    run(world, now, 0, "a")
+
+    def end() -> int:
+        tp = TopicPartition(now.ledger_topic, 0)
+        with Admin({"bootstrap.servers": world.bootstrap}) as admin:
+            return admin.list_offsets({tp: -1})[tp].offset
+
+    output(world)
+    before = end()
+    driver = KafkaSink(now, SCHEMA, on_driver=True)
+    assert end() == before + 1
+    claim = driver.claim
+    assert claim is not None
+    assert list(check_not_moved(claim, BatchKey(query_of(world), 0))) == []
+    assert list(check_not_moved(claim, BatchKey(query_of(world), 1))) == []
+    assert next(check_not_moved(claim, BatchKey(query_of(world), 2))) == ReadLedger()
+
+
+def test_s2_a_driver_that_goes_on_sees_that_a_version_before_has_gone_on_meanwhile(world: SinkWorld) -> None:
+    now = options(world, world.checkpoint)
+    before = replace(now, sink_id=former_default_sink_ids(now.query_name, now.checkpoint)[0])
+    plan(world, 0, 3)
+    assert run(world, now, 0, "a") == now.sink_id
+    plan(world, 1, 4)
+    assert run(world, now, 1, "b") == now.sink_id
+    plan(world, 2, 5)
+    assert run(world, before, 2, "c") == before.sink_id
+    plan(world, 3, 6)
+    assert run(world, now, 3, "d") == before.sink_id
     assert output(world) == ABC + Counter("d")
 
 

@@ -259,7 +259,7 @@ class LedgerKafka:
         The end does not come from the leader's word: one that was deposed, and does not know it, would hide decisions.
         It comes from a record of our own. When all replicas in sync have it, they have all records before it.
         """
-        key, now_s = ("ledger", self._tp, self._sink), asyncio.get_running_loop().time()
+        key, now_s = self._key, asyncio.get_running_loop().time()
         kept: tuple[Ledger, float] = self._link.memory.get(key, (Ledger(self._sink), now_s))
         ledger, read_at_s = kept
         if now_s - read_at_s >= self.forget_after_s:
@@ -270,6 +270,15 @@ class LedgerKafka:
         ledger = await self._read_on(ledger, mark + 1)
         self._link.memory[key] = ledger, now_s
         return ledger
+
+    def kept(self) -> Ledger | None:
+        """The ledger as it was read last in this process."""
+        kept: tuple[Ledger | None, float] = self._link.memory.get(self._key, (None, 0.0))
+        return kept[0]
+
+    @property
+    def _key(self) -> tuple[str, TopicPartition, str]:
+        return "ledger", self._tp, self._sink
 
     async def read_all(self) -> Ledgers:
         """The ledger topic up to its end, as its leader tells it and all of its sinks see it.

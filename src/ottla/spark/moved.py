@@ -28,7 +28,11 @@ def sink_in_use(known: Sequence[str], query: str | None) -> Steps:
 
     The first one is today's, the others are those of versions before, the later ones first. Returns one of them.
     """
-    ledger: Ledger = yield ReadLedger()
+    return in_use((yield ReadLedger()), known, query)
+
+
+def in_use(ledger: Ledger, known: Sequence[str], query: str | None) -> str:
+    """What `sink_in_use` finds in this ledger."""
     if query is None:
         return next((sink for sink in known if ledger.has_decided(sink)), known[0])
     sinks = ledger.sinks_of(query)
@@ -37,10 +41,10 @@ def sink_in_use(known: Sequence[str], query: str | None) -> Steps:
 
 def check_not_moved(claim: Claim, key: BatchKey) -> Steps:
     """Raise ConfigError if the claim's sink has missed batches of this query that another one has. Returns None."""
-    ledger: Ledger = yield ReadLedger()
     known = claim.past.get(key.query, QueryPast()).latest
     if known >= 0 and known >= key.batch - 1:
         return  # it goes on where it was; another sink that is ahead is a copy's, with a sink.id of its own
+    ledger: Ledger = yield ReadLedger()
     sinks = ledger.sinks_of(key.query)
     sinks.pop(claim.sink, None)
     if not sinks:

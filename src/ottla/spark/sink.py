@@ -27,7 +27,7 @@ from ottla.spark.errors import PipelineError
 from ottla.spark.ledger import MOST_SLOTS, UNNAMED, BatchKey, Handle, Plan, SlotMarker
 from ottla.spark.ledger_io import LedgerKafka
 from ottla.spark.link import link
-from ottla.spark.moved import check_not_moved, sink_in_use
+from ottla.spark.moved import check_not_moved, in_use, sink_in_use
 from ottla.spark.options import Atomicity, Semantics, SinkOptions
 from ottla.spark.pipeline import Planned, checkpoint_of, of_this_cluster, planned, query_of
 from ottla.spark.progress import SinkNote, leave_note
@@ -82,13 +82,11 @@ class KafkaSink:
         self.claim: Claim | None = None
         self._has_default_id = options.sink_id == default_sink_id(options.query_name, options.checkpoint)
         if on_driver and options.semantics is Semantics.EXACTLY_ONCE:
-            given, options = options, replace(options, sink_id=self._sink_in_use(query))
-            self.options = options
-            claim: Claim = self._drive(claim_sink(options.sink_id), None)
+            given, claim = options, self._claimed(query)
             if claim.recovered or claim.aborted:
                 log.warning(
                     "sink %s: recovered %d slots that were decided, aborted %d open transactions",
-                    options.sink_id,
+                    claim.sink,
                     claim.recovered,
                     claim.aborted,
                 )
@@ -98,13 +96,28 @@ class KafkaSink:
         if on_driver:
             worker_processes.rest("claim")
 
-    def _sink_in_use(self, query: str | None) -> str:
-        """The sink's id. If it was given none, and is known under the id of a version before, that one."""
+    def _claimed(self, query: str | None) -> Claim:
+        """The claim of the sink. If it was given no id, and is known under one of a version before, of that one."""
         options = self.options
         known = (options.sink_id, *former_default_sink_ids(options.query_name, options.checkpoint))
         if not self._has_default_id or len(set(known)) == 1:
-            return options.sink_id
-        return str(self._drive(sink_in_use(known, query or query_of(options.checkpoint)), None))
+            return self._claim(options.sink_id)
+        query = query or query_of(options.checkpoint)
+        memory, key = link(options.client).memory, ("sink in use", options.ledger_topic, known, query)
+        last: str | None = memory.get(key)
+        if last is not None:
+            # What the claim has read tells as much as the question before it would.
+            claim = self._claim(last)
+            ledger = self._ledger.kept()
+            if ledger is not None and in_use(ledger, known, query) == last:
+                return claim
+        memory[key] = str(self._drive(sink_in_use(known, query), None))
+        return self._claim(memory[key])
+
+    def _claim(self, sink: str) -> Claim:
+        self.options = replace(self.options, sink_id=sink)
+        claim: Claim = self._drive(claim_sink(sink), None)
+        return claim
 
     def write(self, key: BatchKey, slot: int, batches: Iterator[Any], attempt: int | None = None) -> SlotMessage:
         """In a task: write one slot. `attempt` is its number if another attempt may run beside it.
@@ -147,17 +160,15 @@ class KafkaSink:
         self, claim: Claim, key: BatchKey, slot: int, batches: Iterator[Any], attempt: int | None
     ) -> SlotMessage:
         digest = RowDigest()
+        ahead = self._begun_ahead(slot, attempt)
         writer: SlotWriter | StagingWriter | None = None
         try:
             for batch in batches:
                 if not batch.num_rows:
                     continue
                 if writer is None:
-                    writer = (
-                        StagingWriter(self.options, slot)
-                        if self.options.atomicity is Atomicity.BATCH
-                        else SlotWriter(self.options, slot, attempt or 0)
-                    )
+                    writer = ahead or self._writer(slot, attempt)
+                    writer.begin()
                     faults.reach("sink.write-begun", key.batch)
                 digest.update(batch)
                 writer.send(batch)
@@ -166,10 +177,13 @@ class KafkaSink:
             if writer is not None:
                 written = writer.finish(SlotMarker(key, slot, digest.rows, digest.hex()))
                 faults.reach("sink.flushed", key.batch)
+            elif ahead is not None:
+                ahead.give_up()
         except BaseException:
-            if writer is not None:
-                writer.give_up()
+            if (begun := writer or ahead) is not None:
+                begun.give_up()
             raise
+        self._remember_rows(digest.rows)
         report = SlotReport(
             claim.reported_by(slot),
             key,
@@ -182,6 +196,29 @@ class KafkaSink:
             staged=written if isinstance(written, Staged) else None,
         )
         return SlotMessage(report, digest.rows)
+
+    def _writer(self, slot: int, attempt: int | None) -> SlotWriter | StagingWriter:
+        if self.options.atomicity is Atomicity.BATCH:
+            return StagingWriter(self.options, slot)
+        return SlotWriter(self.options, slot, attempt or 0)
+
+    def _begun_ahead(self, slot: int, attempt: int | None) -> SlotWriter | None:
+        """The slot's transaction, which begins while Spark makes the rows. Where the slot before had none, this one may
+        have none either, and no transactional id is used for it."""
+        if self.options.atomicity is Atomicity.BATCH or not self._memory.get(self._had_rows):
+            return None
+        return SlotWriter(self.options, slot, attempt or 0)
+
+    def _remember_rows(self, rows: int) -> None:
+        self._memory[self._had_rows] = rows > 0
+
+    @property
+    def _memory(self) -> dict[Any, Any]:
+        return link(self.options.client).memory
+
+    @property
+    def _had_rows(self) -> tuple[str, str]:
+        return "the slot before had rows", self.options.sink_id
 
     def commit(self, messages: Sequence[Any], batch: int | None) -> None:
         """On the driver: decide the batch. Safe to repeat. `batch` is None for a batch write."""
@@ -296,12 +333,15 @@ class KafkaSink:
         return abort_unfinished(sink, driver, unfinished)
 
     def _drive(self, steps: Steps, batch: int | None) -> Any:
+        with told(self.options):
+            return link(self.options.client).run(self._ledger.drive(steps, batch))
+
+    @property
+    def _ledger(self) -> LedgerKafka:
         options = self.options
-        kafka = link(options.client)
         timeout_ms = int(str(options.client["transaction.timeout.ms"]))
-        ledger = LedgerKafka(kafka, options.sink_id, options.ledger_topic, options.ledger_replication, timeout_ms)
-        with told(options):
-            return kafka.run(ledger.drive(steps, batch))
+        topic, replication = options.ledger_topic, options.ledger_replication
+        return LedgerKafka(link(options.client), options.sink_id, topic, replication, timeout_ms)
 
 
 def _reports(messages: Sequence[Any]) -> list[SlotReport]:

@@ -57,10 +57,17 @@ class SlotWriter:
     """One attempt at one slot: a transaction that begins here and is left open by `finish`."""
 
     def __init__(self, options: SinkOptions, slot: int, attempt: int = 0) -> None:
-        """Fences earlier attempts at the slot that had the same attempt number; their transactions are aborted."""
+        """Fences earlier attempts at the slot that had the same attempt number; their transactions are aborted.
+
+        `begin` waits for that.
+        """
         self._options = options
         self._kafka: KafkaLink = link(options.client)
-        self._producer = self._kafka.run(self._open(slot_id(self._options.sink_id, slot, attempt)))
+        self._opening = self._kafka.submit(self._open(slot_id(self._options.sink_id, slot, attempt)))
+
+    def begin(self) -> None:
+        """Wait until the transaction has begun. Raises why it cannot."""
+        self._opening.result()
 
     async def _open(self, transactional_id: str) -> AsyncProducer:
         """A transaction of a new producer: where the broker has two-phase commit, one that no time-out can end."""
@@ -91,25 +98,30 @@ class SlotWriter:
 
     def send(self, batch: Any) -> None:
         """Queue rows. Waits when `buffer.memory` is full; raises when this attempt was fenced."""
+        producer = self._opening.result()
         for topic, rows in rows_by_topic(self._options, batch):
-            self._kafka.run(self._producer.ensure_topic(topic))
-            for partition, builder in self._producer.encode_arrow(topic, rows, None):
-                if self._producer.try_send_batch(topic, partition, builder) is None:
-                    self._kafka.run(self._producer.send_batch(topic, partition, builder))
+            self._kafka.run(producer.ensure_topic(topic))
+            for partition, builder in producer.encode_arrow(topic, rows, None):
+                if producer.try_send_batch(topic, partition, builder) is None:
+                    self._kafka.run(producer.send_batch(topic, partition, builder))
 
     def finish(self, marker: SlotMarker) -> Handle:
         """Write the marker, wait until all is acknowledged, and leave the transaction open."""
-        return self._kafka.run(self._finish(marker))
+        return self._kafka.run(self._finish(self._opening.result(), marker))
 
-    async def _finish(self, marker: SlotMarker) -> Handle:
+    async def _finish(self, producer: AsyncProducer, marker: SlotMarker) -> Handle:
         key, value = encode(self._options.sink_id, marker)
-        await self._producer.send(self._options.ledger_topic, value, key=key, partition=0)
-        return Handle(*await self._producer.detach_transaction())
+        await producer.send(self._options.ledger_topic, value, key=key, partition=0)
+        return Handle(*await producer.detach_transaction())
 
     def give_up(self) -> None:
         """Abort the transaction, unless a newer attempt has aborted it. What prevents that is logged, not raised."""
         try:
-            self._kafka.run(self._producer.close(_GIVE_UP_S))
+            producer = self._opening.result()
+        except OttlaError:
+            return  # it has not begun
+        try:
+            self._kafka.run(producer.close(_GIVE_UP_S))
         except OttlaError as error:
             log.warning("the slot's transaction stays open for now: %s", error)
 

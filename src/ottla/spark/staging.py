@@ -93,6 +93,9 @@ class StagingWriter:
     async def _producer(self, config: dict[str, object]) -> AsyncProducer:
         return AsyncProducer(config, cluster=await self._kafka.slot_cluster(config))
 
+    def begin(self) -> None:
+        """There is nothing to wait for."""
+
     def send(self, batch: Any) -> None:
         """Encode rows, and stage them. Raises ConfigError or KafkaError if they cannot be written at all."""
         for topic, rows in rows_by_topic(self._options, batch):

@@ -70,3 +70,16 @@ async def test_what_is_forgotten_during_a_lookup_is_looked_up_again(watchdog: Wa
         found.release()
         assert len({await call for call in calls}) == 1
         await cluster.close()
+
+
+async def test_clients_that_share_a_cluster_know_what_one_of_them_has_found(watchdog: Watchdog) -> None:
+    """A slot of the Spark sink has a producer of its own, and asked for its coordinator each time."""
+    async with watchdog(), ScriptedBroker() as broker:
+        cluster = Cluster(producer_config(broker.config()), random.Random(0))
+        first, second = Coordinators(cluster), Coordinators(cluster)
+        assert await first.find(*GROUP) == await second.find(*GROUP)
+        assert len(broker.asked(ApiKey.FIND_COORDINATOR)) == 1
+        second.forget(*GROUP)
+        assert await first.find(*GROUP) >= 0
+        assert len(broker.asked(ApiKey.FIND_COORDINATOR)) == 2
+        await cluster.close()

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from ottla.client.config import CommonConfig
 from ottla.client.core.backoff import Backoff
-from ottla.client.core.intents import Channel
+from ottla.client.core.intents import Channel, CoordinatorKind
 from ottla.client.core.metadata import ClusterSnapshot, Node, checked_topic
 from ottla.client.core.negotiation import BrokerVersions
 from ottla.client.core.tracked import Tracked
@@ -66,6 +66,8 @@ class Cluster:
         self.rng = rng
         self.snapshot = ClusterSnapshot()
         self.supervisor = Supervisor("the client's view of the cluster")
+        #: Where coordinators are, for all clients that share this.
+        self.coordinators: dict[tuple[CoordinatorKind, str], int] = {}
         self._listeners: list[Listener] = []
         self._disconnect_listeners: list[DisconnectListener] = []
         self._tracked = Tracked(auto_create_topics=auto_create_topics)

@@ -17,7 +17,7 @@ class Coordinators:
     def __init__(self, cluster: Cluster, channel: Channel = Channel.MAIN) -> None:
         self._cluster = cluster
         self._channel = channel
-        self._known: dict[tuple[CoordinatorKind, str], int] = {}
+        self._known = cluster.coordinators
         #: Lookups that are under way. Whoever needs the same coordinator waits for the same lookup.
         self._lookups: dict[tuple[CoordinatorKind, str], asyncio.Future[int]] = {}
 
