@@ -147,6 +147,8 @@ def test_s1_what_is_kept_of_fetches_is_bounded_and_of_one_log() -> None:
     for other in (origin._replace(topic_id="anew"), origin._replace(planned_epoch=4), origin._replace(asked_epoch=4)):
         kept.keep(tps[1], origin, 1, Chunk(batch(0, b"a", b"b"), [], committed=True))
         assert kept.take(tps[1], other, 1) is None
+    assert kept.take(tps[2], origin, 2) is None, "it ends there"
+    kept.keep(tps[2], origin, 1, Chunk(batch(0, b"a", b"b"), [], committed=True))
     assert kept.take(tps[2], origin, 1) is not None
     assert kept.take(tps[2], origin, 1) is None, "taken once"
     kept.keep(tps[2], origin, 1, Chunk(batch(0, b"a", bytes(3 * size)), [], committed=True))

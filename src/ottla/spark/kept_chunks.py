@@ -50,6 +50,10 @@ class KeptChunks:
             del self._kept[next(iter(self._kept))]
 
     def take(self, tp: TopicPartition, origin: Origin, offset: int) -> Chunk | None:
-        """What is kept from `offset` on. It is kept no more, whatever it is."""
-        kept_origin, kept_offset, chunk = self._kept.pop(tp, (None, -1, None))
-        return chunk if (kept_origin, kept_offset) == (origin, offset) else None
+        """What is kept from `offset` on, or from before it: another worker may have read what lies between. It is kept
+        no more, whatever it is."""
+        kept = self._kept.pop(tp, None)
+        if kept is None:
+            return None
+        kept_origin, kept_offset, chunk = kept
+        return chunk if kept_origin == origin and kept_offset <= offset < (chunk.next_offset or 0) else None
