@@ -111,6 +111,7 @@ class _Reading:
         self._kafka, self._options, self._range = kafka, options, wanted.range
         self._committed = options.client.isolation_level == "read_committed"
         self._kept: KeptChunks = kafka.memory.setdefault("kept chunks", KeptChunks())
+        #: As it is before anything is fetched: what comes under a later leader is not taken by who knows that one.
         self._origin = self._origin_now()
         #: What is there of the range, decoded next.
         self._chunk = self._of_the_range_before()
@@ -140,7 +141,7 @@ class _Reading:
                 for rows in chunk.rows(wanted.tp, begin, wanted.end, schema):
                     if rows.num_rows:
                         yield rows
-            if at > wanted.end and self._origin is not None and self._origin == self._origin_now():
+            if at > wanted.end and self._origin is not None:
                 self._kept.keep(wanted.tp, self._origin, wanted.end, chunk)
 
     def _wait(self, at: int) -> int:
