@@ -18,7 +18,7 @@ from ottla.spark.ids import PREFIX, driver_id
 from ottla.spark.ledger import UNNAMED, BatchKey, Decision, Forgotten, Handle, Ledger, LedgerBatch, Plan, encode
 from ottla.spark.moved import check_not_moved
 from ottla.spark.options import SinkOptions, sink_options
-from ottla.spark.protocol import ReadLedger
+from ottla.spark.requests import ReadLedger
 from ottla.spark.sink import KafkaSink, OttlaWriter
 from ottla.spark.sink_client import former_default_sink_ids
 from tests.spark.sink_world import QUERY, SCHEMA, SinkWorld
