@@ -187,6 +187,14 @@ class World:
         elif len(self.drivers) < 12 and (kind < 98 or not any(d.alive for d in self.drivers)):
             self.start_driver()
 
+    def walk(self, rounds: int, but: Sequence[Process] = ()) -> None:
+        """In each round the markers are written, and every process but those makes one step."""
+        for _ in range(rounds):
+            for name in self.kafka.prepared():
+                self.kafka.write_markers(name)
+            for process in [p for p in self._runnable() if p not in but]:
+                self.step(process)
+
     @staticmethod
     def _one_of(which: int, act: Callable[[Any], object], among: Sequence[Any]) -> None:
         if among:

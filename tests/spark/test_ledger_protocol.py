@@ -2,7 +2,6 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
 from itertools import cycle
 
 import pytest
@@ -17,7 +16,7 @@ from ottla.spark.protocol import Claim, SlotReport, SlotTask, abort_batch, claim
 from ottla.spark.requests import Append, AppendInTransaction, EndTransactions, Fence, FindOpen, InitProducer
 from ottla.spark.staged import Staged, StagedBatch
 from tests.spark.kafka_model import ModelKafka, Produce, State, Transaction, answered, one_request
-from tests.spark.spark_model import GROUP, SLOTS, Process, World, rows_of
+from tests.spark.spark_model import GROUP, SLOTS, World, rows_of
 
 BATCHES = 3
 CHOICES = st.lists(st.integers(0, 9_999), min_size=60, max_size=260)
@@ -25,15 +24,6 @@ CHOICES = st.lists(st.integers(0, 9_999), min_size=60, max_size=260)
 
 def expected(variant: int = 0) -> Counter[str]:
     return Counter(row for b in range(BATCHES) for s in range(SLOTS) for row in rows_of(b, s, variant))
-
-
-def walk(world: World, rounds: int, but: Sequence[Process] = ()) -> None:
-    """In each round every process makes one step, `but` those."""
-    for _ in range(rounds):
-        for name in world.kafka.prepared():
-            world.kafka.write_markers(name)
-        for process in [p for p in world.drivers + world.tasks if p.alive and p not in but]:
-            world.step(process)
 
 
 def run(world: World, choices: list[int]) -> None:
@@ -107,7 +97,7 @@ def test_s2_a_batch_that_was_planned_anew_is_never_skipped() -> None:
     outcomes = []
     for steps in range(60):
         world = World(BATCHES, second_protocol=True, variants=cycle([0]))
-        walk(world, steps)
+        world.walk(steps)
         world.lose_the_last_batch()
         outcomes.append(exact_or_in_doubt(world))
     assert {True, False} == set(outcomes)
@@ -118,12 +108,12 @@ def test_s2_a_batch_that_was_planned_anew_is_never_skipped() -> None:
 def test_s2_two_attempts_at_a_slot_never_stop_the_query(slot: int, second_protocol: bool) -> None:
     for rounds in range(40):
         world = World(BATCHES, second_protocol=second_protocol, variants=cycle([0]), speculation=True)
-        walk(world, rounds)
+        world.walk(rounds)
         for task in [task for task in world.tasks if task.slot == slot]:
             world.speculate(task)
         for late in range(8):  # the second attempt falls behind the first, a round more each time
-            walk(world, 1, but=[task for task in world.tasks if task.attempt and late % 4])
-        walk(world, 200)
+            world.walk(1, but=[task for task in world.tasks if task.attempt and late % 4])
+        world.walk(200)
         (driver,) = world.drivers
         assert (driver.alive, driver.failed) == (False, None), rounds
         assert Counter(world.kafka.output) == expected()
@@ -137,7 +127,7 @@ def test_s2_a_transaction_of_an_application_or_of_another_sink_is_left_alone(nam
     for rounds in range(0, 60, 5):
         world = World(BATCHES, second_protocol=True, variants=cycle([0]))
         world.kafka.transactions[name] = Transaction(7, 3, State.ONGOING)
-        walk(world, rounds)
+        world.walk(rounds)
         world.calm_down()
         assert Counter(world.kafka.output) == expected()
         theirs = world.kafka.transactions[name]
@@ -166,14 +156,14 @@ def test_s2_what_a_sink_with_ids_without_a_prefix_left_is_ended_whenever_it_was_
     found = set()
     for rounds in range(60):
         world = World(BATCHES, second_protocol=second_protocol, variants=cycle([0]), former=True)
-        walk(world, rounds)
+        world.walk(rounds)
         (former,) = world.drivers
         for process in [former, *world.tasks]:
             process.alive &= zombie
         left = {name for name in world.kafka.ongoing() if not name.startswith(PREFIX)}
         told = bool(world.kafka.ledger)
         world.upgrade()
-        walk(world, 30)  # the new driver claims, the zombie goes on
+        world.walk(30)  # the new driver claims, the zombie goes on
         world.calm_down()
         assert Counter(world.kafka.output) == expected(), rounds
         if told:
@@ -195,12 +185,12 @@ def test_s2_a_decision_under_an_id_without_a_prefix_that_is_just_on_its_way_hold
 
 def test_s2_ids_without_a_prefix_are_an_applications_from_the_first_decision_on() -> None:
     world = World(BATCHES, second_protocol=True, variants=cycle([0]), former=True)
-    walk(world, 8)
+    world.walk(8)
     world.upgrade()
     (former, driver) = world.drivers
     former.alive = False
     while not world.commits:
-        walk(world, 1)
+        world.walk(1)
     theirs = Transaction(7, 3, State.ONGOING)
     world.kafka.transactions.update({"s-1": theirs, "s-driver": theirs})
     world.calm_down()
@@ -213,7 +203,7 @@ def test_s2_an_id_without_a_prefix_that_a_lost_slot_once_had_is_not_taken_over_a
     world = World(1, second_protocol=True, variants=cycle([0]), former=True)
     (former,) = world.drivers
     while not isinstance(former.request, EndTransactions) or "driver" in former.request.handles[0].transactional_id:
-        walk(world, 1)
+        world.walk(1)
     world.kafka.abort_for_good("s-1")  # its time is over, and an application takes the id
     world.kafka.write_markers("s-1")
     world.kafka.init("s-1")
@@ -235,7 +225,7 @@ def test_s2_without_faults_every_batch_is_one_decision() -> None:
 def test_s2_a_driver_killed_at_each_of_its_steps_is_recovered_by_the_next(second_protocol: bool) -> None:
     for steps in range(60):
         world = World(BATCHES, second_protocol=second_protocol, variants=cycle([0]))
-        walk(world, steps)
+        world.walk(steps)
         world.calm_down()
         assert Counter(world.kafka.output) == expected(), steps
 

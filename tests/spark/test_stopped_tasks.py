@@ -1,7 +1,6 @@
 """SPEC S2 on the model: a query that ends while tasks are at work leaves nothing open, and touches nobody else's."""
 
 from collections import Counter
-from collections.abc import Sequence
 from itertools import cycle
 from typing import Any
 
@@ -19,15 +18,6 @@ from tests.spark.spark_model import SINK, SLOTS, Process, WaitForTasks, World, r
 KEY, PLAN = BatchKey("q", 0), Plan("offsets", "t")
 
 
-def walk(world: World, rounds: int, but: Sequence[Process] = ()) -> None:
-    """In each round the markers are written, and every process but those makes one step."""
-    for _ in range(rounds):
-        for name in world.kafka.prepared():
-            world.kafka.write_markers(name)
-        for process in [p for p in world.drivers + world.tasks if p.alive and p not in but]:
-            world.step(process)
-
-
 def _waits(driver: Process) -> bool:
     return driver.alive and isinstance(driver.request, WaitForTasks)
 
@@ -42,7 +32,7 @@ def test_s2_a_query_that_is_stopped_leaves_nothing_open_however_far_its_tasks_ar
     looked_twice = []
     for rounds in range(60):
         world = World(2, second_protocol=second_protocol, variants=cycle([0]), speculation=speculation)
-        walk(world, rounds)
+        world.walk(rounds)
         driver = world.drivers[0]
         if not _waits(driver):
             continue
@@ -51,11 +41,11 @@ def test_s2_a_query_that_is_stopped_leaves_nothing_open_however_far_its_tasks_ar
         while driver.alive:
             if isinstance(driver.request, LetTasksEnd):
                 looked_twice[-1] = True
-                walk(world, rounds_between, but=[driver])
+                world.walk(rounds_between, but=[driver])
                 for task in world.tasks:
                     task.alive = False
-            walk(world, 1)
-        walk(world, 10)  # tasks that were found at once may still run
+            world.walk(1)
+        world.walk(10)  # tasks that were found at once may still run
         assert world.kafka.ongoing() == []
         world.calm_down()
         rows = [row for batch in range(2) for slot in range(SLOTS) for row in rows_of(batch, slot, 0)]
