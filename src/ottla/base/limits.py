@@ -49,6 +49,10 @@ MAX_OFFSETS_PER_STEP: Final = 1_000
 #: loop, so more get theirs in slices.
 MAX_INLINE_MARKERS: Final = 50
 
+#: Partitions of a transaction whose record is made within a request: a microsecond each. A record of more is made in
+#: steps, whenever the transaction grows or ends.
+MAX_INLINE_ADDED: Final = 1_000
+
 #: Committed offsets that a group shard looks at before it takes another input, for retention or after a topic was
 #: deleted: some ten milliseconds, in steps. A group is looked at as a whole.
 MAX_OFFSETS_PER_LOOK: Final = 10_000

@@ -1,6 +1,7 @@
 """DescribeTransactions, version 0 (KIP-664). Topics that may not be described are left out."""
 
 import asyncio
+from collections.abc import Generator, Iterator
 from typing import Protocol
 
 from ottla.broker.handlers.table import RequestContext
@@ -31,20 +32,33 @@ def handle(
 async def _slowly(
     node: _Node, request: DescribeTransactionsRequest, context: RequestContext
 ) -> DescribeTransactionsResponse:
-    """An id in each step: its transaction may be in thousands of partitions."""
-    states = await node.slices.collect(
-        counted(context, (_one(node, each, context) for each in request.transactional_ids))
-    )
+    """Its transaction may be in thousands of topics."""
+    states: list[TransactionState] = []
+    await node.slices.run(counted(context, _describe_all(node, request, context, states)))
     return DescribeTransactionsResponse(transaction_states=tuple(states))
 
 
-def _one(node: _Node, transactional_id: str, context: RequestContext) -> TransactionState:
+def _describe_all(
+    node: _Node, request: DescribeTransactionsRequest, context: RequestContext, states: list[TransactionState]
+) -> Iterator[None]:
+    for transactional_id in request.transactional_ids:
+        states.append((yield from _one(node, transactional_id, context)))
+        yield
+
+
+def _one(node: _Node, transactional_id: str, context: RequestContext) -> Generator[None, None, TransactionState]:
+    """An id, and then each of its topics: who asks may not describe all of them."""
     if not node.access.allows(context, AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         return TransactionState(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, transactional_id)
     runner = node.transactions.find(transactional_id)
     if isinstance(runner, ErrorCode):
         return TransactionState(runner, transactional_id)
     state = runner.shard.describe(transactional_id)
-    names = (topic.topic for topic in state.topics)
-    hidden = node.access.refused(context, AclOperation.DESCRIBE, ResourceType.TOPIC, names)
-    return state._replace(topics=tuple(topic for topic in state.topics if topic.topic not in hidden))
+    if not node.access.is_on:
+        return state
+    shown = []
+    for topic in state.topics:
+        yield
+        if not node.access.refused(context, AclOperation.DESCRIBE, ResourceType.TOPIC, (topic.topic,)):
+            shown.append(topic)
+    return state._replace(topics=tuple(shown))

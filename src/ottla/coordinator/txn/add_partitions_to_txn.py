@@ -8,10 +8,11 @@ Order of checks after Kafka 4.3's `handleAddPartitionsToTransaction` and `handle
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Generator
 
+from ottla.base.limits import MAX_INLINE_ADDED
 from ottla.base.types import TopicPartition
-from ottla.coordinator.decision import Decision, Reply, SetTimer
+from ottla.coordinator.decision import Decision, Reply, SetTimer, in_steps
 from ottla.coordinator.txn.metadata import TransactionMetadata, prepare_add_partitions
 from ottla.coordinator.txn.states import PREPARED_STATES, Input, TransactionState, TransactionVersion, outcome
 from ottla.coordinator.txn.store import TIMEOUT_TIMER, TransactionStore
@@ -54,10 +55,21 @@ def add_partitions_to_txn(
 
     if transaction.verify_only:
         return Decision(replies=(Reply(token, _verify(store, transaction)),))
-    partitions = frozenset(
-        TopicPartition(topic.name, partition) for topic in transaction.topics for partition in topic.partitions
-    )
-    return _add(store, token, transaction, partitions, client_version, now_ms, answer)
+
+    def named() -> frozenset[TopicPartition]:
+        return frozenset(
+            TopicPartition(topic.name, partition) for topic in transaction.topics for partition in topic.partitions
+        )
+
+    def steps() -> Generator[None, None, Decision]:
+        yield
+        partitions = named()
+        yield
+        return _add(store, token, transaction, partitions, client_version, now_ms, answer)
+
+    if sum(len(topic.partitions) for topic in transaction.topics) > MAX_INLINE_ADDED:
+        return in_steps(steps())
+    return _add(store, token, transaction, named(), client_version, now_ms, answer)
 
 
 def add_offsets_to_txn(
@@ -131,18 +143,22 @@ def _result(
 ) -> AddPartitionsToTxnResult:
     """`error` for all partitions but those that are `good`."""
 
-    def of_topic(name: str, partitions: Sequence[int]) -> list[AddPartitionsToTxnPartitionResult]:
-        if not good:  # nearly always, and there may be thousands
-            return [AddPartitionsToTxnPartitionResult(partition, error) for partition in partitions]
-        return [
-            AddPartitionsToTxnPartitionResult(
-                partition, ErrorCode.NONE if TopicPartition(name, partition) in good else error
+    #: Without `good`, topics with the same numbers are told the same, and there may be thousands.
+    same: dict[tuple[int, ...], tuple[AddPartitionsToTxnPartitionResult, ...]] = {}
+
+    def of_topic(name: str, partitions: tuple[int, ...]) -> tuple[AddPartitionsToTxnPartitionResult, ...]:
+        told = same.get(partitions)
+        if told is None:
+            told = tuple(
+                AddPartitionsToTxnPartitionResult(each, ErrorCode.NONE if (name, each) in good else error)
+                for each in partitions
             )
-            for partition in partitions
-        ]
+        if not good:
+            same[partitions] = told
+        return told
 
     topics = tuple(
-        AddPartitionsToTxnTopicResult(topic.name, tuple(of_topic(topic.name, topic.partitions)))
+        AddPartitionsToTxnTopicResult(topic.name, of_topic(topic.name, topic.partitions))
         for topic in transaction.topics
     )
     return AddPartitionsToTxnResult(transaction.transactional_id, topics)

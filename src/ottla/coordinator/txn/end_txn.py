@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ottla.base.types import TopicPartition
-from ottla.coordinator.decision import NOTHING, CancelTimer, Decision, Reply, SetTimer, WriteMarkers
+from ottla.coordinator.decision import NOTHING, CancelTimer, Decision, Reply, SetTimer, Timer, WriteMarkers
 from ottla.coordinator.txn.metadata import (
     LAST_CLIENT_EPOCH,
     NO_PRODUCER_ID,
@@ -120,11 +120,8 @@ def time_out(store: TransactionStore, transactional_id: str, now_ms: int) -> Dec
     retry = (SetTimer((TIMEOUT_TIMER, transactional_id), store.config.retry_backoff_ms),)
     if store.is_pending(transactional_id):
         return Decision(timers=retry)
-    decision = fence(store, txn, now_ms, lambda completed: (), no_one)
-    if not decision.records:
-        return Decision(timers=retry)
-    store.retry_if_it_fails(transactional_id, retry)
-    return decision
+    decision = fence(store, txn, now_ms, lambda completed: (), no_one, retry)
+    return decision if decision.records or decision.rest is not None else Decision(timers=retry)
 
 
 def fence(
@@ -133,6 +130,7 @@ def fence(
     now_ms: int,
     done: Callable[[TransactionMetadata], tuple[Reply, ...]],
     refuse: Refusal,
+    retry: tuple[Timer, ...] = (),
 ) -> Decision:
     """Through PREPARE_EPOCH_FENCE to PREPARE_ABORT: the producer's epoch becomes invalid before its transaction ends.
 
@@ -140,7 +138,7 @@ def fence(
     """
     to = outcome(TransactionState.PREPARE_EPOCH_FENCE, Input.ABORT)
     assert isinstance(to, TransactionState)
-    return _prepare(store, txn, to, TransactionVersion.V2, now_ms, done, refuse)
+    return _prepare(store, txn, to, TransactionVersion.V2, now_ms, done, refuse, retry)
 
 
 def _prepare(
@@ -151,6 +149,7 @@ def _prepare(
     now_ms: int,
     done: Callable[[TransactionMetadata], tuple[Reply, ...]],
     refuse: Refusal,
+    retry: tuple[Timer, ...] = (),
 ) -> Decision:
     """Write PREPARE_*, and have the markers written once it is durable. `done` answers with the state at the end."""
     rotates = client_version.bumps_epoch and txn.epoch_exhausted
@@ -162,17 +161,16 @@ def _prepare(
     timers = (CancelTimer((TIMEOUT_TIMER, txn.transactional_id)),) if txn.state == TransactionState.ONGOING else ()
     if not prepared.partitions:
         # There is no marker to wait for, so both steps go into one batch.
-        return store.write((prepared, completed), replies=done(completed), timers=timers, refuse=refuse)
+        return store.write((prepared, completed), replies=done(completed), timers=timers, refuse=refuse, retry=retry)
     effects = (markers(store, prepared, prepared.partitions),)
-    return store.write((prepared,), replies=done(completed), timers=timers, effects=effects, refuse=refuse)
+    replies = done(completed)
+    return store.write((prepared,), replies=replies, timers=timers, effects=effects, refuse=refuse, retry=retry)
 
 
 def _complete(store: TransactionStore, prepared: TransactionMetadata, now_ms: int) -> Decision:
     """Write COMPLETE_*. No client would ask for it again, so a timer repeats an append that failed."""
-    decision = store.write((prepare_complete(prepared, _complete_state(prepared), now_ms),))
     retry = SetTimer((MARKERS_TIMER, prepared.transactional_id), store.config.retry_backoff_ms)
-    store.retry_if_it_fails(prepared.transactional_id, (retry,))
-    return decision
+    return store.write((prepare_complete(prepared, _complete_state(prepared), now_ms),), retry=(retry,))
 
 
 def _complete_state(prepared: TransactionMetadata) -> TransactionState:

@@ -7,9 +7,11 @@ the move is allowed (that is `states.TRANSITIONS`). Numbers as in Kafka 4.3's `T
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Generator
 from typing import Final, NamedTuple
 
 from ottla.base.errors import CorruptDataError
+from ottla.base.steps import result_of
 from ottla.base.types import TopicPartition
 from ottla.coordinator.decision import LogRecord
 from ottla.coordinator.txn.states import LOGGED_STATES, TransactionState, TransactionVersion
@@ -21,6 +23,9 @@ MAX_PRODUCER_EPOCH: Final = 32_767
 
 #: Clients never get the last epoch, so that the coordinator can always fence them with one more.
 LAST_CLIENT_EPOCH: Final = MAX_PRODUCER_EPOCH - 1
+
+#: Topics of a transaction that one step of making its record goes through: half a millisecond.
+_TOPICS_PER_STEP: Final = 2_000
 
 #: The stored timeout of a transaction in two-phase commit, which never times out (KIP-939).
 NO_TIMEOUT_MS: Final = 2_147_483_647
@@ -160,9 +165,22 @@ def prepare_complete(txn: TransactionMetadata, to: TransactionState, now_ms: int
 
 def to_record(txn: TransactionMetadata) -> LogRecord:
     """The record that makes `txn` durable."""
+    return result_of(record_steps(txn))
+
+
+def record_steps(txn: TransactionMetadata) -> Generator[None, None, LogRecord]:
+    """The same in steps: 10,000 topics take two milliseconds in the longest."""
     topics: defaultdict[str, list[int]] = defaultdict(list)
     for topic, partition in txn.partitions:
         topics[topic].append(partition)
+    yield
+    ordered = sorted(topics.items())
+    yield
+    schemas: list[PartitionsSchema] = []
+    for begin in range(0, len(ordered), _TOPICS_PER_STEP):
+        part = ordered[begin : begin + _TOPICS_PER_STEP]
+        schemas += [PartitionsSchema(topic, tuple(sorted(ids))) for topic, ids in part]
+        yield
     value = TransactionLogValue(
         producer_id=txn.producer_id,
         previous_producer_id=txn.previous_producer_id,
@@ -170,9 +188,7 @@ def to_record(txn: TransactionMetadata) -> LogRecord:
         producer_epoch=txn.producer_epoch,
         transaction_timeout_ms=txn.timeout_ms,
         transaction_status=txn.state,
-        transaction_partitions=None
-        if txn.state == TransactionState.EMPTY
-        else tuple(PartitionsSchema(topic, tuple(sorted(ids))) for topic, ids in sorted(topics.items())),
+        transaction_partitions=None if txn.state == TransactionState.EMPTY else tuple(schemas),
         transaction_last_update_timestamp_ms=txn.last_update_ms,
         transaction_start_timestamp_ms=txn.start_ms,
         client_transaction_version=txn.client_version,

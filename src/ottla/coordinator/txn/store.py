@@ -11,14 +11,15 @@ that what became durable is what was decided.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Generator, Iterable, Set
 from typing import NamedTuple, TypeAlias
 
+from ottla.base.limits import MAX_INLINE_ADDED
 from ottla.base.require import require
 from ottla.base.types import TopicPartition
-from ottla.coordinator.decision import Decision, Effect, LogRecord, Reply, SetTimer, Timer
+from ottla.coordinator.decision import Decision, Effect, LogRecord, Reply, SetTimer, Timer, in_steps
 from ottla.coordinator.txn.config import TransactionConfig
-from ottla.coordinator.txn.metadata import TransactionMetadata, from_value, to_record
+from ottla.coordinator.txn.metadata import TransactionMetadata, from_value, record_steps, to_record
 from ottla.coordinator.txn.states import PREPARED_STATES
 from ottla.wire.errors import ErrorCode
 from ottla.wire.transaction_records import decode_key, decode_value, encode_key
@@ -136,17 +137,29 @@ class TransactionStore:
         timers: tuple[Timer, ...] = (),
         effects: tuple[Effect, ...] = (),
         refuse: Refusal = no_one,
+        retry: tuple[Timer, ...] = (),
     ) -> Decision:
-        """A decision that moves one id through `targets`, all of them in one batch."""
+        """A decision that moves one id through `targets`, all of them in one batch.
+
+        With very many partitions it is the rest of the one that this gives. `retry`: timers to set if the append fails.
+        """
         transactional_id = targets[0].transactional_id
         require(transactional_id not in self._pending, f"{transactional_id!r} is already in transition")
-        records = tuple(map(to_record, targets))
-        self._pending[transactional_id] = Pending(records, targets, refuse)
-        return Decision(records, replies, timers, None, effects)
 
-    def retry_if_it_fails(self, transactional_id: str, retry: tuple[Timer, ...]) -> None:
-        """Set these timers if the append of the records on their way fails."""
-        self._pending[transactional_id] = self._pending[transactional_id]._replace(retry=retry)
+        def written(records: tuple[LogRecord, ...]) -> Decision:
+            self._pending[transactional_id] = Pending(records, targets, refuse, retry)
+            return Decision(records, replies, timers, None, effects)
+
+        def steps() -> Generator[None, None, Decision]:
+            yield
+            records: tuple[LogRecord, ...] = ()
+            for target in targets:
+                records = (*records, (yield from record_steps(target)))
+            return written(records)
+
+        if max(len(target.partitions) for target in targets) > MAX_INLINE_ADDED:
+            return in_steps(steps())
+        return written(tuple(map(to_record, targets)))
 
     def forget(self, transactional_ids: Iterable[str], timers: tuple[Timer, ...]) -> Decision:
         """A decision that writes tombstones for ids that are not in transition. Until then the ids are DEAD."""
