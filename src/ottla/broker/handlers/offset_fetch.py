@@ -1,7 +1,7 @@
 """OffsetFetch, versions 1–10: one group, or several from version 8 on (KIP-709); topics by id from version 10 on."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from ottla.broker.handlers.parts import PART_PARTITIONS, cut, weight
@@ -85,11 +85,10 @@ def _group(
         if answer.error_code:
             answers.append(answer)
             return
-        _add(topics, answer.topics, goes_on=goes_on)
+        by_id = context.api_version >= _TOPIC_IDS_FROM
+        _add(topics, _with_ids(node, answer.topics) if by_id else answer.topics, goes_on=goes_on)
         _add(left_out, without, goes_on=goes_on)
         yield
-    if context.api_version >= _TOPIC_IDS_FROM:
-        topics = _with_ids(node, topics)
     answers.append(OffsetFetchResponseGroup(asked.group_id, (*topics, *left_out)))
 
 
@@ -130,7 +129,7 @@ def _by_name(node: _Node, topic: OffsetFetchRequestTopics) -> OffsetFetchRequest
 
 
 def _add(
-    topics: list[OffsetFetchResponseTopics], more: tuple[OffsetFetchResponseTopics, ...], *, goes_on: bool
+    topics: list[OffsetFetchResponseTopics], more: Sequence[OffsetFetchResponseTopics], *, goes_on: bool
 ) -> None:
     """Put a part behind those before it. Its first topic may be their last one, gone on with."""
     if goes_on and topics and more and _is_same(topics[-1], more[0]):
@@ -150,7 +149,7 @@ def _refuse_group(asked: OffsetFetchRequestGroup, *, with_topics: bool) -> Offse
     return OffsetFetchResponseGroup(asked.group_id, topics, error)
 
 
-def _with_ids(node: _Node, topics: list[OffsetFetchResponseTopics]) -> list[OffsetFetchResponseTopics]:
+def _with_ids(node: _Node, topics: Iterable[OffsetFetchResponseTopics]) -> list[OffsetFetchResponseTopics]:
     """Those that have an id: the one that was asked for, or the one of their name."""
     known = []
     for each in topics:

@@ -260,7 +260,9 @@ def _moved(moves: Moves, topic_name: TopicName) -> Generator[None, None, dict[st
             continue
         try:
             for side, owned in enumerate((had, has)):
-                for partition in _partitions(owned, topic_name):
+                for number, partition in enumerate(_partitions(owned, topic_name)):
+                    if number and number % _PARTITIONS_A_STEP == 0:
+                        yield
                     owners.setdefault(partition, [None, None])[side] = member_id
         except CorruptDataError:
             readable = False

@@ -9,11 +9,11 @@ Either way a member takes along all that it may still have, not only what it sha
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
 from dataclasses import replace
 
 from ottla.base.errors import CorruptDataError
-from ottla.base.limits import MAX_REQUEST_ELEMENTS
+from ottla.base.limits import MAX_NAMES_AT_ONCE, MAX_REQUEST_ELEMENTS
 from ottla.coordinator.facts import Converted
 from ottla.coordinator.group.classic import rebalance
 from ottla.coordinator.group.classic.draft import Draft as ClassicDraft
@@ -26,7 +26,7 @@ from ottla.coordinator.group.consumer.errors import RefusedError
 from ottla.coordinator.group.consumer.group import ConsumerGroup
 from ottla.coordinator.group.consumer.member import Member, in_epoch
 from ottla.coordinator.group.consumer.records import (
-    current_record,
+    current_record_steps,
     epoch_record,
     group_tombstones,
     member_record,
@@ -46,12 +46,15 @@ from ottla.wire.messages.consumer_protocol_subscription import TopicPartition as
 from ottla.wire.messages.join_group import JoinGroupRequestProtocol
 
 
-def make_room(group: AnyGroup, draft: Draft) -> None:
-    """Records that put the consumer group of `draft` in the place of `group`; RefusedError when it may not be."""
+def make_room(group: AnyGroup, draft: Draft) -> Generator[None, None, None]:
+    """Records that put the consumer group of `draft` in the place of `group`; RefusedError when it may not be.
+
+    In steps where a member has very many topics.
+    """
     if isinstance(group, Group) and group.is_empty:
         draft.records.append(group_tombstone(group.group_id))
     elif isinstance(group, Group):
-        _upgrade(group, draft)
+        yield from _upgrade(group, draft)
     else:
         raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is not a consumer group.")
 
@@ -59,36 +62,63 @@ def make_room(group: AnyGroup, draft: Draft) -> None:
 # -- up
 
 
-def _upgrade(group: Group, draft: Draft) -> None:
+def _upgrade(group: Group, draft: Draft) -> Generator[None, None, None]:
     """The classic group as a consumer group: in `draft.group`, which nobody knows yet, and as records."""
     _check_upgrade(group, draft)
     for waiting in group.members.values():
         draft.reply(waiting.join_token, join_error(ErrorCode.REBALANCE_IN_PROGRESS, waiting.member_id))
         draft.reply(waiting.sync_token, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
-    new, group_id, epoch = draft.group, group.group_id, group.generation
+    new, epoch = draft.group, group.generation
     new.apply_epoch(epoch, 0)
     new.apply_target_epoch(epoch, 0)
     owned: list[tuple[int, Member, dict[bytes, set[int]]]] = []
     for each in group.members.values():
         subscription, assignment = _decoded(group, each)
+        is_wide = max(len(subscription.topics), len(assignment.assigned_partitions)) > MAX_NAMES_AT_ONCE
+        if is_wide:
+            yield
         member = _consumer_member(group, each, subscription, _partitions(draft.room, assignment.assigned_partitions))
+        if is_wide:
+            yield
         owned.append((subscription.generation_id, member, _partitions(draft.room, subscription.owned_partitions)))
+        if is_wide:
+            yield
         if any(new.partition_epoch(topic, number) != -1 for topic, has in member.assigned.items() for number in has):
             raise _cannot_upgrade(group, "its assignor gives a partition to several members")
         new.apply_target(member.member_id, {topic: frozenset(numbers) for topic, numbers in member.assigned.items()})
+        if is_wide:
+            yield
         new.apply_member(member)
         draft.expect_heartbeat(each.member_id, each.session_timeout_ms)
+        if is_wide:
+            yield
     for _, member, has in sorted(owned, key=lambda each: -each[0]):  # who is behind has lost what others claim
         _keep(new, member, has)
+    names = frozenset(new.topics())
+    if len(names) > MAX_NAMES_AT_ONCE:
+        yield
     if _is_settled(group, new, draft.room):
-        new.apply_epoch(epoch, draft.room.hashes.of_group(frozenset(new.topics())))
-    draft.records.append(group_tombstone(group_id))
-    draft.records += [member_record(group_id, each) for each in new.members.values()]
-    draft.records.append(epoch_record(group_id, epoch, new.metadata_hash))
-    draft.records += [target_record(group_id, each, target) for each, target in new.target.items()]
-    draft.records.append(target_epoch_record(group_id, epoch, 0))
-    draft.records += [current_record(group_id, each) for each in new.members.values()]
+        new.apply_epoch(epoch, (yield from draft.room.hashes.steps_of_group(names)))
     draft.facts.append(Converted(new.kind))
+    yield from _records(new, draft)
+
+
+def _records(new: ConsumerGroup, draft: Draft) -> Generator[None, None, None]:
+    """The group's records, a record of very many topics in each step."""
+    group_id = new.group_id
+    draft.records.append(group_tombstone(group_id))
+    for member in new.members.values():
+        draft.records.append(member_record(group_id, member))
+        if len(member.topic_names) > MAX_NAMES_AT_ONCE:
+            yield
+    draft.records.append(epoch_record(group_id, new.epoch, new.metadata_hash))
+    for member_id, target in new.target.items():
+        draft.records.append(target_record(group_id, member_id, target))
+        if len(target) > MAX_NAMES_AT_ONCE:
+            yield
+    draft.records.append(target_epoch_record(group_id, new.target_epoch, 0))
+    for member in new.members.values():
+        draft.records.append((yield from current_record_steps(group_id, member)))
 
 
 def _keep(new: ConsumerGroup, member: Member, owned: Mapping[bytes, Collection[int]]) -> None:

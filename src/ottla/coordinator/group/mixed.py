@@ -7,13 +7,12 @@ still has, and its join is the step that a heartbeat of the consumer protocol wo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import replace
 
 from ottla.base.errors import CorruptDataError
 from ottla.base.limits import MAX_REQUEST_ELEMENTS
-from ottla.base.steps import result_of
-from ottla.coordinator.decision import Decision
+from ottla.coordinator.decision import Decision, in_steps
 from ottla.coordinator.facts import Why
 from ottla.coordinator.group.classic.draft import join_error, sync_error
 from ottla.coordinator.group.classic.leave import identities, refused, response
@@ -76,11 +75,16 @@ class MixedGroups:
         if not low <= request.session_timeout_ms <= high:
             return answer(token, join_error(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
         draft = Draft(self._consumer.room, group, now_ms)
-        try:
-            joined = _join(draft, request, context, unique_id, member_id_required=member_id_required)
-        except RefusedError as refusal:
-            return answer(token, join_error(refusal.error, ""), refusal.effects)
-        return self._consumer.decide(draft, token, joined, lambda error: join_error(error, ""))
+        joining = _join(draft, request, context, unique_id, member_id_required=member_id_required)
+
+        def steps() -> Generator[None, None, Decision]:
+            try:
+                joined = yield from joining
+            except RefusedError as refusal:
+                return answer(token, join_error(refusal.error, ""), refusal.effects)
+            return self._consumer.decide(draft, token, joined, lambda error: join_error(error, ""))
+
+        return in_steps(steps())
 
     def sync_group(self, token: int, group: ConsumerGroup, request: SyncGroupRequest, now_ms: int) -> Decision:
         """SyncGroup: what the member has."""
@@ -113,8 +117,13 @@ class MixedGroups:
             except RefusedError as refusal:
                 error = refusal.error
             answers.append(MemberResponse(identity.member_id, identity.group_instance_id, error))
-        fence(draft, tuple(leaving.values()), Why.LEFT, reasons=reasons)
-        return self._consumer.decide(draft, token, response(request, answers), lambda error: refused(request, error))
+
+        def steps() -> Generator[None, None, Decision]:
+            yield from fence(draft, tuple(leaving.values()), Why.LEFT, reasons=reasons)
+            said = response(request, answers)
+            return self._consumer.decide(draft, token, said, lambda error: refused(request, error))
+
+        return in_steps(steps())
 
     def _without_records(
         self,
@@ -138,7 +147,8 @@ class MixedGroups:
 
 def _join(
     draft: Draft, request: JoinGroupRequest, context: RequestContext, unique_id: str, *, member_id_required: bool
-) -> JoinGroupResponse:
+) -> Generator[None, None, JoinGroupResponse]:
+    """In steps where it comes to very many topics or members."""
     group, member_id = draft.group, request.member_id or unique_id
     check_room(group, member_id, draft.room.config.consumer_max_size)
     _check_protocols(group, request)
@@ -153,13 +163,13 @@ def _join(
     names_changed = write_member(draft, member, updated)
     regex = update_regex(draft, member, updated, context.sees)
     bump = names_changed or regex is not RegexChange.NONE
-    changed = update_subscriptions(draft, member, updated, bump=bump)
+    changed = yield from update_subscriptions(draft, member, updated, bump=bump)
     if downgrade and replaced is not None:
         generation = downgrade_by(draft, replaced, updated)  # in which it hears that the group rebalances
     else:
-        target = result_of(update_target(draft, changed.epoch, updated, changed.kind))
+        target = yield from update_target(draft, changed.epoch, updated, changed.kind)
         owned = _owned(draft, subscription)
-        updated = step(draft, updated, target, owned=owned, subscription_changed=bump)
+        updated = yield from step(draft, updated, target, owned=owned, subscription_changed=bump)
         draft.expect_heartbeat(updated.member_id, request.session_timeout_ms)
         draft.start(CLASSIC_SYNC, updated.member_id, _rebalance_timeout_ms(request))
         generation = updated.member_epoch

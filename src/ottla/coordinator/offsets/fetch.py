@@ -73,10 +73,12 @@ def all_topics(
                 continue
             if not are_different(committed.value.topic_id, topic_id(partition.topic) or NULL_UUID):
                 by_topic[partition.topic].append(partition.partition)
-    return [
-        OffsetFetchRequestTopics(name=topic, partition_indexes=tuple(sorted(partitions)))
-        for topic, partitions in by_topic.items()
-    ]
+    topics: list[OffsetFetchRequestTopics] = []
+    for number, (topic, numbers) in enumerate(by_topic.items()):
+        if number and number % _NAMED_AT_ONCE == 0:
+            yield
+        topics.append(OffsetFetchRequestTopics(name=topic, partition_indexes=tuple(sorted(numbers))))
+    return topics
 
 
 def _of_topic(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
 
+from ottla.base.limits import MAX_NAMES_AT_ONCE
 from ottla.coordinator.group.consumer.member import NO_TARGET, Member, Target
 from ottla.coordinator.group.consumer.room import Draft
 from ottla.coordinator.group.consumer.target import preferred_assignor
@@ -28,7 +29,7 @@ def describe(draft: Draft) -> Generator[None, None, DescribedGroup]:
     )
     members = []
     for member, target in there:
-        members.append(_member(member, target, topics))
+        members.append((yield from _member(member, target, topics)))
         yield
     return described._replace(members=tuple(members))
 
@@ -39,11 +40,13 @@ def describe_missing(group_id: str, *, exists: bool) -> DescribedGroup:
     return DescribedGroup(error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=message, group_id=group_id)
 
 
-def _member(member: Member, target: Target, topics: Topics) -> DescribedMember:
+def _member(member: Member, target: Target, topics: Topics) -> Generator[None, None, DescribedMember]:
     has: dict[bytes, list[int]] = {}
     for part in (member.assigned, member.revoking):  # until it has given them up, the member still answers for these
         for topic_id, numbers in part.items():
             has.setdefault(topic_id, []).extend(numbers)
+    assignment = yield from _assignment(has, topics)
+    target_assignment = yield from _assignment(target, topics)
     return DescribedMember(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -53,19 +56,19 @@ def _member(member: Member, target: Target, topics: Topics) -> DescribedMember:
         client_host=member.client_host,
         subscribed_topic_names=tuple(sorted(member.topic_names)),
         subscribed_topic_regex=member.topic_regex,
-        assignment=_assignment(has, topics),
-        target_assignment=_assignment(target, topics),
+        assignment=assignment,
+        target_assignment=target_assignment,
         member_type=_CLASSIC if member.is_classic else _CONSUMER,
     )
 
 
-def _assignment(partitions: Mapping[bytes, Iterable[int]], topics: Topics) -> Assignment:
-    """Partitions of topics that are there; those that were deleted are not told."""
-    found = ((topics.find_id(topic_id), numbers) for topic_id, numbers in partitions.items())
-    return Assignment(
-        tuple(
-            TopicPartitions(topic.topic_id, topic.name, tuple(sorted(numbers)))
-            for topic, numbers in found
-            if topic is not None
-        )
-    )
+def _assignment(partitions: Mapping[bytes, Iterable[int]], topics: Topics) -> Generator[None, None, Assignment]:
+    """Partitions of topics that are there; those that were deleted are not told. Very many topics in steps."""
+    told: list[TopicPartitions] = []
+    for number, (topic_id, numbers) in enumerate(partitions.items()):
+        if number and number % MAX_NAMES_AT_ONCE == 0:
+            yield
+        topic = topics.find_id(topic_id)
+        if topic is not None:
+            told.append(TopicPartitions(topic.topic_id, topic.name, tuple(sorted(numbers))))
+    return Assignment(tuple(told))

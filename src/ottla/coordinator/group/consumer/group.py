@@ -304,7 +304,10 @@ class ConsumerGroup:
 
     def _take(self, assigned: Assigned, epoch: int) -> None:
         for topic_id, partitions in assigned.items():
-            epochs = self._partition_epochs.setdefault(topic_id, {})
+            epochs = self._partition_epochs.get(topic_id)
+            if epochs is None:
+                self._partition_epochs[topic_id] = dict.fromkeys(partitions, epoch)
+                continue
             for partition in partitions:
                 before = epochs.get(partition)
                 require(

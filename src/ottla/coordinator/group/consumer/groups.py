@@ -42,7 +42,7 @@ from ottla.wire.messages.consumer_group_describe import DescribedGroup
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 
 #: The records that make room for a consumer group where another group is; RefusedError when they cannot.
-MakeRoom = Callable[[AnyGroup, Draft], None]
+MakeRoom = Callable[[AnyGroup, Draft], Generator[None, None, None]]
 
 
 #: Why a member is expelled when one of its timers fires, and what is said of it.
@@ -103,23 +103,23 @@ class ConsumerGroups:
     ) -> Generator[None, None, Decision]:
         try:
             check_request(asked.request, self.room.assignors, member_id_required=member_id_required)
-            draft = self._draft(asked.request, now_ms)
+            draft = yield from self._draft(asked.request, now_ms)
             if asked.request.member_epoch < JOIN_EPOCH:
-                response = leave.leave(draft, asked.request)
+                response = yield from leave.leave(draft, asked.request)
             else:
                 response = yield from heartbeat(draft, asked)
         except RefusedError as refused:
             return answer(token, heartbeat_error(refused.error, refused.message), refused.effects)
         return self.decide(draft, token, response, lambda error: heartbeat_error(error, None))
 
-    def _draft(self, request: ConsumerGroupHeartbeatRequest, now_ms: int) -> Draft:
+    def _draft(self, request: ConsumerGroupHeartbeatRequest, now_ms: int) -> Generator[None, None, Draft]:
         """The work on the request's group; a member that joins makes one."""
         group_id, group = request.group_id, self._groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
             return Draft(self.room, group, now_ms)
         if group is not None and request.member_epoch == JOIN_EPOCH:
             draft = Draft(self.room, ConsumerGroup(group_id), now_ms)
-            self._make_room(group, draft)
+            yield from self._make_room(group, draft)
             return draft
         if group is not None:
             raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
@@ -153,10 +153,19 @@ class ConsumerGroups:
         parts = {now: computed.get(then, {}) for then, now in places.items() if now is not None}
         return self._take_over(target_records(group, parts, parts, job.epoch, now_ms))
 
-    def _take_over(self, target: Iterator[LogRecord]) -> Decision:
-        records = tuple(islice(target, MEMBERS_PER_STEP))
-        rest = (lambda: self._take_over(target)) if len(records) == MEMBERS_PER_STEP else None
-        return self._appending.prepare(Decision(records, unsynced=lambda _: (), rest=rest), None, lambda _: NOTHING)
+    def _take_over(self, target: Iterator[LogRecord | None]) -> Decision:
+        records: list[LogRecord] = []
+        has_more = True
+        for each in islice(target, MEMBERS_PER_STEP):
+            if each is None:
+                break
+            records.append(each)
+        else:
+            has_more = len(records) == MEMBERS_PER_STEP
+        rest = (lambda: self._take_over(target)) if has_more else None
+        return self._appending.prepare(
+            Decision(tuple(records), unsynced=lambda _: (), rest=rest), None, lambda _: NOTHING
+        )
 
     # -- what the shard asks of every kind
 
@@ -197,8 +206,7 @@ class ConsumerGroups:
         if kind == REVOKE and (member.state is not MemberState.UNREVOKED_PARTITIONS or member.member_epoch < 0):
             return NOTHING  # it has given them up, or is gone for a while
         draft = Draft(self.room, group, now_ms)
-        leave.fence(draft, (member,), *_EXPELLED[kind])
-        return self._decide_alone(draft, key)
+        return in_steps(self._alone(leave.fence(draft, (member,), *_EXPELLED[kind]), draft, key))
 
     def _resolve(self, key: tuple[str, ...], now_ms: int) -> Decision:
         group = self.find(key[1])
@@ -215,8 +223,7 @@ class ConsumerGroups:
         del self._resolving[key[1]]
         soft.resolving = False
         draft = Draft(self.room, group, now_ms)
-        take_over(draft, resolution)
-        return self._decide_alone(draft, key)
+        return in_steps(self._alone(take_over(draft, resolution), draft, key))
 
     def loaded(self, now_ms: int) -> Iterator[list[Timer]]:
         """Sessions count from now on, and the time to give up partitions does."""
@@ -258,6 +265,13 @@ class ConsumerGroups:
 
         self.room.keep(group_id, draft.soft)
         return self._appending.prepare(decision, draft.target, failure)
+
+    def _alone(
+        self, steps: Generator[None, None, None], draft: Draft, key: tuple[str, ...]
+    ) -> Generator[None, None, Decision]:
+        """Take steps of a timer, and decide."""
+        yield from steps
+        return self._decide_alone(draft, key)
 
     def _decide_alone(self, draft: Draft, key: tuple[str, ...]) -> Decision:
         """The draft of a timer, which is tried again when the append fails."""

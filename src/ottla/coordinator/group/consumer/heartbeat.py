@@ -25,6 +25,7 @@ from ottla.coordinator.group.consumer.pace import heartbeat_interval_ms
 from ottla.coordinator.group.consumer.reconcile import Goal, reconcile
 from ottla.coordinator.group.consumer.records import (
     current_record,
+    current_record_steps,
     epoch_record,
     member_record,
     member_tombstones,
@@ -118,7 +119,7 @@ def check_room(group: ConsumerGroup, member_id: str, limit: int) -> None:
 
 
 def heartbeat(draft: Draft, asked: Heartbeat) -> Generator[None, None, ConsumerGroupHeartbeatResponse]:
-    """Carry out one heartbeat of a member that joins or stays: in steps if it names very many topics now, or if the
+    """Carry out one heartbeat of a member that joins or stays: in steps if it names or has very many topics, or if the
     target of very many members is due.
 
     In between topics may come and go. The next heartbeat sees that, as it does behind this one.
@@ -133,26 +134,31 @@ def heartbeat(draft: Draft, asked: Heartbeat) -> Generator[None, None, ConsumerG
     has_many = names_changed and len(updated.topic_names) > MAX_NAMES_AT_ONCE
     if has_many:
         yield
-    changed = update_subscriptions(draft, member, updated, bump=names_changed or regex is RegexChange.KNOWN)
+    bump = names_changed or regex is RegexChange.KNOWN
+    changed = yield from update_subscriptions(draft, member, updated, bump=bump)
     if has_many:
         yield
     target = yield from update_target(draft, changed.epoch, updated, changed.kind)
     subscription_changed = names_changed or regex is not RegexChange.NONE
-    updated = step(draft, updated, target, owned=asked.owned, subscription_changed=subscription_changed)
+    updated = yield from step(draft, updated, target, owned=asked.owned, subscription_changed=subscription_changed)
     draft.expect_heartbeat(updated.member_id)
-    if has_many:
-        yield  # they are written and read now
     is_full = (
         request.rebalance_timeout_ms != -1
         and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
         and request.topic_partitions is not None
     )
     tells = asked.joins or is_full or member.assigned != updated.assigned
+    is_wide = has_many or (tells and len(updated.assigned) > MAX_NAMES_AT_ONCE)
+    if is_wide:
+        yield
+    assignment = _assignment(updated.assigned) if tells else None
+    if is_wide:
+        yield  # they are written and read now
     return ConsumerGroupHeartbeatResponse(
         member_id=updated.member_id,
         member_epoch=updated.member_epoch,
         heartbeat_interval_ms=heartbeat_interval_ms(draft, updated, epoch=changed.epoch, target_epoch=target.epoch),
-        assignment=_assignment(updated.assigned) if tells else None,
+        assignment=assignment,
     )
 
 
@@ -266,10 +272,15 @@ class Subscribed(NamedTuple):
     kind: Callable[[], SubscriptionType]
 
 
-def update_subscriptions(draft: Draft, member: Member, updated: Member, *, bump: bool) -> Subscribed:
-    """Raise the group's epoch when the member's subscription has changed (`bump`), or topics of the group have."""
-    group, topics = draft.group, draft.room.topics
-    seen = (topics.version, group.epoch)
+def update_subscriptions(
+    draft: Draft, member: Member, updated: Member, *, bump: bool
+) -> Generator[None, None, Subscribed]:
+    """Raise the group's epoch when the member's subscription has changed (`bump`), or topics of the group have.
+
+    In steps where these are very many; what changes in between is seen next time.
+    """
+    group, version = draft.group, draft.room.topics.version
+    seen = (version, group.epoch)
     replaced = group.static_member(updated.instance_id)
     gone = replaced if replaced is not None else group.members.get(member.member_id)
 
@@ -282,7 +293,7 @@ def update_subscriptions(draft: Draft, member: Member, updated: Member, *, bump:
 
     if not bump and draft.soft.seen == seen:
         return Subscribed(group.epoch, kind)
-    metadata_hash = draft.room.hashes.of_group(now().topics())
+    metadata_hash = yield from draft.room.hashes.steps_of_group(now().topics())
     epoch = group.epoch
     if bump or metadata_hash != group.metadata_hash:
         epoch += 1
@@ -290,7 +301,7 @@ def update_subscriptions(draft: Draft, member: Member, updated: Member, *, bump:
         draft.records.append(epoch_record(group.group_id, epoch, metadata_hash))
     if group.has_partition_metadata:
         draft.records.append(partition_metadata_tombstone(group.group_id))
-    draft.soft.seen = (topics.version, epoch)
+    draft.soft.seen = (version, epoch)
     return Subscribed(epoch, kind)
 
 
@@ -308,19 +319,27 @@ def step(
     *,
     owned: Mapping[bytes, Iterable[int]] | None,
     subscription_changed: bool,
-) -> Member:
-    """The member's next step towards its part of the target, written when there is one."""
+) -> Generator[None, None, Member]:
+    """The member's next step towards its part of the target, written when there is one. Of very many topics in parts.
+
+    A topic that goes meanwhile is one that has gone behind it.
+    """
     group = draft.group
     if not subscription_changed and member.is_reconciled_to(target.epoch):
         return member
     names = topic_names(member, group.regexes)
-    topics = map(draft.room.topics.find_id, target.target.keys() | member.assigned.keys())
-    subscribed = frozenset(topic.topic_id for topic in topics if topic is not None and topic.name in names)
+    subscribed: set[bytes] = set()
+    for number, topic_id in enumerate(target.target.keys() | member.assigned.keys()):
+        if number and number % MAX_NAMES_AT_ONCE == 0:
+            yield
+        topic = draft.room.topics.find_id(topic_id)
+        if topic is not None and topic.name in names:
+            subscribed.add(topic_id)
     goal = Goal(target.epoch, target.target, subscribed, subscription_changed, owned)
-    updated = reconcile(group, member, goal)
+    updated = yield from reconcile(group, member, goal)
     if updated == member:
         return member
-    draft.records.append(current_record(group.group_id, updated))
+    draft.records.append((yield from current_record_steps(group.group_id, updated)))
     draft.stepped(member, updated, target.target)
     if not updated.is_classic:
         if updated.state is MemberState.UNREVOKED_PARTITIONS:

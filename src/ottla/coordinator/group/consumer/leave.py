@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Generator, Mapping
 from dataclasses import replace
 
+from ottla.base.limits import MAX_NAMES_AT_ONCE
 from ottla.coordinator.facts import Why
 from ottla.coordinator.group.consumer.errors import RefusedError
 from ottla.coordinator.group.consumer.group import ConsumerGroup
@@ -22,14 +23,16 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 
 
-def leave(draft: Draft, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
+def leave(
+    draft: Draft, request: ConsumerGroupHeartbeatRequest
+) -> Generator[None, None, ConsumerGroupHeartbeatResponse]:
     """A heartbeat with epoch -1 or -2: the member leaves, for good or for a while."""
     member = leaving_member(draft.group, request.member_id, request.instance_id)
     if request.instance_id is not None and request.member_epoch == STATIC_LEAVE_EPOCH:
         draft.gone(member, Why.LEFT, "for a while: its instance id keeps its partitions")
         draft.records.append(current_record(draft.group.group_id, _gone_for_a_while(member)))
         return ConsumerGroupHeartbeatResponse(member_id=member.member_id, member_epoch=STATIC_LEAVE_EPOCH)
-    fence(draft, (member,), Why.LEFT)
+    yield from fence(draft, (member,), Why.LEFT)
     return ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
 
 
@@ -77,8 +80,8 @@ def _gone_for_a_while(member: Member) -> Member:
 
 def fence(
     draft: Draft, members: Collection[Member], why: Why, text: str = "", reasons: Mapping[str, str] | None = None
-) -> None:
-    """Remove members, and raise the group's epoch so that others get what they had.
+) -> Generator[None, None, None]:
+    """Remove members, and raise the group's epoch so that others get what they had. In steps for very many topics.
 
     When only members of the classic protocol stay, the group may become a classic one instead. `reasons` has, by member
     id, what was said of single ones; `text` is said of the others.
@@ -91,11 +94,13 @@ def fence(
     group = draft.group
     for member in members:
         draft.records += member_tombstones(group.group_id, member.member_id)
+    if any(len(member.assigned) > MAX_NAMES_AT_ONCE for member in members):
+        yield
     left = after(group, members)
     for regex in group.regexes.keys() | group.regex_members.keys():
         if group.regex_members[regex] and regex not in left.regex_members:
             draft.records.append(regex_record(group.group_id, regex, None))
-    metadata_hash = draft.room.hashes.of_group(left.topics())
+    metadata_hash = yield from draft.room.hashes.steps_of_group(left.topics())
     draft.began(f"{', '.join(member.member_id for member in members)} {'left' if why is Why.LEFT else 'expelled'}")
     draft.records.append(epoch_record(group.group_id, group.epoch + 1, metadata_hash))
     for member in members:

@@ -120,14 +120,16 @@ class Member:
             classic_member_metadata=self.classic,
         )
 
-    def current_value(self) -> ConsumerGroupCurrentMemberAssignmentValue:
-        """What a record of type 8 says of the member."""
+    def current_value(
+        self, assigned: tuple[CurrentTopicPartitions, ...], revoking: tuple[CurrentTopicPartitions, ...]
+    ) -> ConsumerGroupCurrentMemberAssignmentValue:
+        """What a record of type 8 says of the member: `to_topics` of what it has, and of what it gives up."""
         return ConsumerGroupCurrentMemberAssignmentValue(
             member_epoch=self.member_epoch,
             previous_member_epoch=self.previous_epoch,
             state=int(self.state),
-            assigned_partitions=_to_record(self.assigned),
-            partitions_pending_revocation=_to_record(self.revoking),
+            assigned_partitions=assigned,
+            partitions_pending_revocation=revoking,
         )
 
 
@@ -136,7 +138,8 @@ def in_epoch(partitions: Mapping[bytes, Iterable[int]], epoch: int) -> Assigned:
     return {topic_id: dict.fromkeys(sorted(numbers), epoch) for topic_id, numbers in partitions.items()}
 
 
-def _to_record(assigned: Assigned) -> tuple[CurrentTopicPartitions, ...]:
+def to_topics(assigned: Assigned) -> tuple[CurrentTopicPartitions, ...]:
+    """Partitions, and since when the member has them, as a record has them."""
     return tuple(
         CurrentTopicPartitions(topic_id, tuple(epochs), tuple(epochs.values())) for topic_id, epochs in assigned.items()
     )

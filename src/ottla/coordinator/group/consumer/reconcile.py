@@ -7,10 +7,11 @@ holder has said that it gave it up, or is gone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Set
 from dataclasses import replace
 from typing import NamedTuple
 
+from ottla.base.limits import MAX_NAMES_AT_ONCE
 from ottla.coordinator.group.consumer.errors import RefusedError
 from ottla.coordinator.group.consumer.group import ConsumerGroup
 from ottla.coordinator.group.consumer.member import Assigned, Member, Target
@@ -24,29 +25,29 @@ class Goal(NamedTuple):
     epoch: int
     target: Target
     #: Those topics of the target and of what the member has that it subscribes to just now, and that exist.
-    subscribed: frozenset[bytes]
+    subscribed: Set[bytes]
     #: The subscription has changed with this request: what is outside it must go even without a new target.
     subscription_changed: bool
     #: What the member says it has; None when it did not say.
     owned: Mapping[bytes, Iterable[int]] | None
 
 
-def reconcile(group: ConsumerGroup, member: Member, goal: Goal) -> Member:
-    """The member after its next step, or the same one when there is nothing to do.
+def reconcile(group: ConsumerGroup, member: Member, goal: Goal) -> Generator[None, None, Member]:
+    """The member after its next step, or the same one when there is nothing to do. In steps for very many topics.
 
     RefusedError (FENCED_MEMBER_EPOCH) for a member whose state only a later version knows: it must begin anew.
     """
     match member.state:
         case MemberState.STABLE:
             if member.member_epoch != goal.epoch:
-                return _next(group, member, goal, member.member_epoch)
+                return (yield from _next(group, member, goal, member.member_epoch))
             return _shrink(member, goal) if goal.subscription_changed else member
         case MemberState.UNREVOKED_PARTITIONS:
             if _still_owns(member.revoking, goal):
                 return _shrink(member, goal) if goal.subscription_changed else member
-            return _next(group, member, goal, member.member_epoch)
+            return (yield from _next(group, member, goal, member.member_epoch))
         case MemberState.UNRELEASED_PARTITIONS:
-            return _next(group, member, goal, member.member_epoch)
+            return (yield from _next(group, member, goal, member.member_epoch))
         case MemberState.UNKNOWN:
             if goal.owned is None or goal.owned:
                 raise RefusedError(
@@ -54,7 +55,7 @@ def reconcile(group: ConsumerGroup, member: Member, goal: Goal) -> Member:
                     "The consumer group member is in a unknown state. "
                     "The member must abandon all its partitions and rejoin.",
                 )
-            return _next(group, member, goal, goal.epoch)
+            return (yield from _next(group, member, goal, goal.epoch))
 
 
 def _still_owns(partitions: Assigned, goal: Goal) -> bool:
@@ -78,13 +79,15 @@ def _shrink(member: Member, goal: Goal) -> Member:
     return replace(member, previous_epoch=member.member_epoch, assigned=kept)
 
 
-def _next(group: ConsumerGroup, member: Member, goal: Goal, epoch: int) -> Member:
+def _next(group: ConsumerGroup, member: Member, goal: Goal, epoch: int) -> Generator[None, None, Member]:
     """Towards the target: give up first, then get what is free."""
     kept: dict[bytes, Mapping[int, int]] = {}
     revoking: dict[bytes, Mapping[int, int]] = {}
     free: dict[bytes, list[int]] = {}
     waits = False
-    for topic_id in dict.fromkeys((*goal.target, *member.assigned)):
+    for at, topic_id in enumerate(dict.fromkeys((*goal.target, *member.assigned))):
+        if at and at % MAX_NAMES_AT_ONCE == 0:
+            yield
         wanted = goal.target.get(topic_id, frozenset()) if topic_id in goal.subscribed else frozenset()
         has = member.assigned.get(topic_id, {})
         stays = {number: since for number, since in has.items() if number in wanted}
@@ -100,7 +103,9 @@ def _next(group: ConsumerGroup, member: Member, goal: Goal, epoch: int) -> Membe
             free[topic_id] = gets
     if revoking and _still_owns(revoking, goal):
         return member.moved(MemberState.UNREVOKED_PARTITIONS, epoch, kept, revoking)
-    for topic_id, gets in free.items():
+    for at, (topic_id, gets) in enumerate(free.items()):
+        if at and at % MAX_NAMES_AT_ONCE == 0:
+            yield
         kept[topic_id] = {**kept.get(topic_id, {}), **dict.fromkeys(gets, goal.epoch)}
     state = MemberState.UNRELEASED_PARTITIONS if waits else MemberState.STABLE
     return member.moved(state, goal.epoch, kept, {})

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from itertools import islice
 
+from ottla.base.limits import MAX_NAMES_AT_ONCE
+from ottla.base.steps import result_of
 from ottla.coordinator.decision import LogRecord
 from ottla.coordinator.group.consumer.group import ConsumerGroup, Resolved
-from ottla.coordinator.group.consumer.member import Member, Target
+from ottla.coordinator.group.consumer.member import Assigned, Member, Target, to_topics
 from ottla.wire import consumer_group_records as wire
 from ottla.wire.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -22,6 +25,7 @@ from ottla.wire.consumer_group_records import (
     ConsumerGroupTargetAssignmentMemberValue,
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
+    CurrentTopicPartitions,
     TargetTopicPartition,
 )
 
@@ -55,7 +59,27 @@ def target_epoch_record(group_id: str, epoch: int, timestamp_ms: int) -> LogReco
 
 def current_record(group_id: str, member: Member) -> LogRecord:
     """What a member has, in which epoch and state."""
-    return _record(ConsumerGroupCurrentMemberAssignmentKey(group_id, member.member_id), member.current_value())
+    return result_of(current_record_steps(group_id, member))
+
+
+def current_record_steps(group_id: str, member: Member) -> Generator[None, None, LogRecord]:
+    """The same in steps, where the member has very many topics."""
+    assigned = yield from _current(member.assigned)
+    revoking = yield from _current(member.revoking)
+    if len(assigned) + len(revoking) > MAX_NAMES_AT_ONCE:
+        yield
+    key = ConsumerGroupCurrentMemberAssignmentKey(group_id, member.member_id)
+    return _record(key, member.current_value(assigned, revoking))
+
+
+def _current(partitions: Assigned) -> Generator[None, None, tuple[CurrentTopicPartitions, ...]]:
+    topics: list[CurrentTopicPartitions] = []
+    there = iter(partitions.items())
+    while part := dict(islice(there, MAX_NAMES_AT_ONCE)):
+        if topics:
+            yield
+        topics += to_topics(part)
+    return tuple(topics)
 
 
 def regex_record(group_id: str, regex: str, resolved: Resolved | None) -> LogRecord:

@@ -7,12 +7,12 @@ topics raises the group's epoch once. The result is a record for each, so that t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from enum import Enum, auto
 from typing import Final
 
 from ottla.base.clock import lasts
-from ottla.base.limits import MAX_MATCH_STEPS
+from ottla.base.limits import MAX_MATCH_STEPS, MAX_NAMES_AT_ONCE
 from ottla.base.patterns import PatternError, compile_pattern
 from ottla.coordinator.decision import SetTimer
 from ottla.coordinator.group.consumer.errors import RefusedError
@@ -156,8 +156,8 @@ class Resolution:
             yield regex, Resolved(frozenset(names), self._version, self._started_ms)
 
 
-def take_over(draft: Draft, resolution: Resolution) -> None:
-    """Write what was found; the group's epoch rises when that changes what it subscribes to."""
+def take_over(draft: Draft, resolution: Resolution) -> Generator[None, None, None]:
+    """Write what was found; the group's epoch rises when that changes what it subscribes to. In steps if it is many."""
     group = draft.group
     by_regex = Counter(group.by_regex)
     changed = False
@@ -170,7 +170,9 @@ def take_over(draft: Draft, resolution: Resolution) -> None:
             by_regex.subtract(before)
             by_regex.update(resolved.topics)
         draft.records.append(regex_record(group.group_id, regex, resolved))
-    metadata_hash = draft.room.hashes.of_group(frozenset(group.by_name) | frozenset(+by_regex))
+        if len(resolved.topics) > MAX_NAMES_AT_ONCE:
+            yield
+    metadata_hash = yield from draft.room.hashes.steps_of_group(frozenset(group.by_name) | frozenset(+by_regex))
     if changed or metadata_hash != group.metadata_hash:
         draft.began("the topics that its regular expressions match have changed")
         draft.records.append(epoch_record(group.group_id, group.epoch + 1, metadata_hash))

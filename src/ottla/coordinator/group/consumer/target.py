@@ -24,7 +24,7 @@ from ottla.assign.server import (
     order,
 )
 from ottla.base.clock import lasts
-from ottla.base.limits import INLINE_COST_OF_MEMBER, MAX_INLINE_ASSIGNMENT, MEMBERS_PER_STEP
+from ottla.base.limits import INLINE_COST_OF_MEMBER, MAX_INLINE_ASSIGNMENT, MAX_NAMES_AT_ONCE, MEMBERS_PER_STEP
 from ottla.coordinator.decision import AssignPartitions, LogRecord, ReportFault
 from ottla.coordinator.group.consumer.errors import RefusedError
 from ottla.coordinator.group.consumer.group import ConsumerGroup
@@ -67,7 +67,8 @@ def update_target(
     except Exception as fault:  # noqa: BLE001 - the operator is told; the member hears as much as of the other
         report = ReportFault(f"assignor {name} failed on epoch {epoch} of group {group.group_id}", fault)
         raise _not_computed(epoch, fault, report) from None
-    draft.records += target_records(group, spec.members, computed, epoch, draft.now_ms)
+    written = target_records(group, spec.members, computed, epoch, draft.now_ms)
+    draft.records += (record for record in written if record is not None)
     return MemberTarget(epoch, _frozen(computed.get(member.member_id, {})))
 
 
@@ -134,26 +135,33 @@ def group_spec(
         if number % MEMBERS_PER_STEP == 0:
             yield
     for number, member_id in enumerate(order.member_ids(members, hashes.__getitem__), 1):
-        if number % MEMBERS_PER_STEP == 0:
+        if number % MEMBERS_PER_STEP == 0 or len(targets.get(member_id, NO_TARGET)) > MAX_NAMES_AT_ONCE:
             yield
         each = members[member_id]
         names = topic_names(each, group.regexes)
         if names not in ids:
-            ids[names] = _topic_ids(room, names, topics)
+            ids[names] = yield from _topic_ids(room, names, topics)
         assigned = order.part(targets.get(member_id, NO_TARGET))
         specs[member_id] = MemberSpec(ids[names], assigned, each.instance_id, each.rack_id)
     return GroupSpec(specs, topics, kind)
 
 
-def _topic_ids(room: Room, names: Iterable[str], topics: dict[bytes, TopicSpec]) -> list[bytes]:
+def _topic_ids(room: Room, names: Iterable[str], topics: dict[bytes, TopicSpec]) -> Generator[None, None, list[bytes]]:
     """The ids of those topics that exist; what an assignor may know of them goes into `topics`."""
     found = []
-    for name in names:
+    for number, name in enumerate(names):
+        if number and number % MAX_NAMES_AT_ONCE == 0:
+            yield
         topic = room.topics.find(name)
         if topic is not None:
             topics[topic.topic_id] = TopicSpec(name, topic.partitions, topic.racks)
             found.append(topic.topic_id)
-    return order.subscription(found)
+    if len(found) <= MAX_NAMES_AT_ONCE:
+        return order.subscription(found)
+    yield
+    ordered = order.subscription(found)
+    yield
+    return ordered
 
 
 def holders(group: ConsumerGroup, members: Mapping[str, MemberSpec]) -> dict[str, str | None]:
@@ -175,10 +183,13 @@ def target_records(
     computed: Mapping[str, Partitions],
     epoch: int,
     now_ms: int,
-) -> Iterator[LogRecord]:
-    """A record for each member whose part has changed, and at the end the target's epoch."""
+) -> Iterator[LogRecord | None]:
+    """A record for each member whose part has changed, and at the end the target's epoch. None between two steps on the
+    way to one of very many topics."""
     for member_id in member_ids:
         target = _frozen(computed.get(member_id, {}))
+        if len(target) > MAX_NAMES_AT_ONCE:
+            yield None
         if group.target.get(member_id) != target:
             yield target_record(group.group_id, member_id, target)
     yield target_epoch_record(group.group_id, epoch, now_ms)

@@ -8,10 +8,12 @@ so that a directory that changes hands costs no rebalance.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from operator import attrgetter
 from typing import Final, NamedTuple, Protocol
 
+from ottla.base.limits import MAX_NAMES_AT_ONCE
+from ottla.base.steps import result_of
 from ottla.wire.xxh3 import xxh3_64
 
 _MAGIC: Final = b"\0"
@@ -77,11 +79,26 @@ class TopicHashes:
 
     def of_group(self, names: Iterable[str]) -> int:
         """The hash over those of these topics that exist; 0 when none does."""
-        found = [topic for topic in map(self._topics.find, names) if topic is not None]
+        return result_of(self.steps_of_group(names))
+
+    def steps_of_group(self, names: Iterable[str]) -> Generator[None, None, int]:
+        """The same in steps, of very many names."""
+        found: list[Topic] = []
+        for number, name in enumerate(names):
+            if number and number % MAX_NAMES_AT_ONCE == 0:
+                yield
+            topic = self._topics.find(name)
+            if topic is not None:
+                found.append(topic)
         if not found:
             return 0
         found.sort(key=attrgetter("name"))  # Java's order: names of topics are ASCII
-        return xxh3_64(b"".join(struct.pack("<q", self._of_topic(topic)) for topic in found))
+        packed = bytearray()
+        for number, topic in enumerate(found):
+            if number and number % MAX_NAMES_AT_ONCE == 0:
+                yield
+            packed += struct.pack("<q", self._of_topic(topic))
+        return xxh3_64(bytes(packed))
 
     def _of_topic(self, topic: Topic) -> int:
         known = self._known.get(topic.name)
