@@ -1,5 +1,6 @@
 """The metadata log: KRaft's records, and the image they make."""
 
+from collections import deque
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -51,6 +52,7 @@ from ottla.log.results import Origin
 from ottla.wire.producer_ids_record import ProducerIdsRecord
 from ottla.wire.records import Record, encode_batch
 from tests.broker.metadata_changes import make_topic, new_producer_id, opened_metadata, write
+from tests.counted_calls import calls
 
 _uuid = st.binary(min_size=16, max_size=16)
 _int8 = st.integers(-128, 127)
@@ -254,3 +256,16 @@ def test_an_id_whose_text_begins_with_a_dash_is_drawn_again() -> None:
 
     made = new_uuid(Drawn())
     assert made == UUID(bytes=b"\x01" * 16, version=4).bytes
+
+
+def test_what_is_left_of_a_long_change_to_be_written_does_not_depend_on_its_records() -> None:
+    """A batch of 21,000 records had taken 12 to 16 ms in one turn; each is put into it in its own step now."""
+
+    def calls_of(records: int) -> int:
+        metadata = opened_metadata(MemoryStorage())
+        configs = {f"key-{number}": "value" for number in range(records)}
+        change = metadata.change(metadata.topic_records("t", b"t" * 16, 1, configs, directory_id=b"d" * 16))
+        deque(change.encode(), 0)
+        return calls(change.append)
+
+    assert calls_of(3_000) == calls_of(3)

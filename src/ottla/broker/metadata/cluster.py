@@ -40,7 +40,7 @@ from ottla.log.storage import Storage
 from ottla.wire.errors import ErrorCode
 from ottla.wire.producer_ids_record import ProducerIdsRecord, encode_producer_ids
 from ottla.wire.quorum_records import leader_change_batch
-from ottla.wire.records import Record, decode_batch, encode_batch
+from ottla.wire.records import BatchBuilder, decode_batch
 
 _log = logging.getLogger(__name__)
 
@@ -48,6 +48,8 @@ _log = logging.getLogger(__name__)
 FIRST_RECORDS: Final = (FeatureLevelRecord(METADATA_VERSION_FEATURE, METADATA_VERSION),)
 #: An Apache Kafka that takes the directory over offers the consumer protocol, too (KIP-848).
 _GROUP_VERSION: Final = FeatureLevelRecord(GROUP_VERSION_FEATURE, 1)
+#: A change is one batch, however many bytes it has: a request's limits bound it.
+_NO_LIMIT_BYTES: Final = 2**31 - 1
 
 
 class Change:
@@ -60,31 +62,34 @@ class Change:
     def __init__(
         self,
         records: Iterable[MetadataRecord | None],
-        append: Callable[[Sequence[bytes]], None],
+        append: Callable[[bytes], None],
         apply: Callable[[Sequence[MetadataRecord]], None],
+        now_ms: int,
         metadata_version: int = METADATA_VERSION,
     ) -> None:
+        """`append` writes a batch; its records are of `now_ms`."""
         self._coming = records
         self._metadata_version = metadata_version
         self._append = append
         self._apply = apply
-        self._values: list[bytes] = []
+        self._now_ms = now_ms
+        self._batch = BatchBuilder(_NO_LIMIT_BYTES)
         self._records: list[MetadataRecord] = []
         self._applied = 0
         self.is_appended = False
 
     def encode(self) -> Iterator[None]:
-        """A record in each step, or what has led to none."""
+        """A record in each step, or what has led to none. What is left to `append` is a checksum and the write."""
         for record in self._coming:
             if record is not None:
                 self._records.append(record)
-                self._values.append(encode_record(record, self._metadata_version))
+                self._batch.try_append(self._now_ms, None, encode_record(record, self._metadata_version), ())
             yield
 
     def append(self) -> None:
         """Write it, if it is anything. StorageError when it cannot be written, and then nothing has changed."""
-        if self._values:
-            self._append(self._values)
+        if self._records:
+            self._append(self._batch.build())
             self.is_appended = True
 
     def applying(self) -> Iterator[None]:
@@ -180,7 +185,7 @@ class ClusterMetadata:
 
     def change(self, records: Iterable[MetadataRecord | None]) -> "Change":
         """A change that becomes one batch. `runtime.changes` writes it."""
-        return Change(records, self._append, self._apply_all, self.metadata_version)
+        return Change(records, self._append, self._apply_all, self._clock.now_ms(), self.metadata_version)
 
     def write_now(self, change: Change) -> None:
         """Write a change while nobody is served: wait for the device. StorageError when it cannot be written."""
@@ -256,10 +261,10 @@ class ClusterMetadata:
 
         end_offset = 0
 
-        def append(values: Sequence[bytes]) -> None:
+        def append(batch: bytes) -> None:
             nonlocal end_offset
             try:
-                self._append(values)
+                self._append(batch)
             except StorageError:
                 self._producer_ids.append_failed(decision, ErrorCode.KAFKA_STORAGE_ERROR)
                 raise
@@ -270,7 +275,8 @@ class ClusterMetadata:
             self._apply_all(records)
 
         values = (record.value for record in decision.records if record.value is not None)
-        return Change([decode_record(value) for value in values], append, apply, self.metadata_version)
+        records = [decode_record(value) for value in values]
+        return Change(records, append, apply, self._clock.now_ms(), self.metadata_version)
 
     def mend_producer_ids(self, in_use: Iterable[int], *, is_whole: bool, tell: Tell = log_told) -> None:
         """Give out no id that is `in_use` if the log has lost records, which may have been blocks of ids.
@@ -331,11 +337,8 @@ class ClusterMetadata:
             directories=(directory_id,),
         )
 
-    def _append(self, values: Sequence[bytes]) -> None:
-        now_ms = self._clock.now_ms()
-        self._write(
-            encode_batch([Record(at, now_ms, None, value, ()) for at, value in enumerate(values)]), Origin.COORDINATOR
-        )
+    def _append(self, batch: bytes) -> None:
+        self._write(batch, Origin.COORDINATOR)
 
     def _write(self, batch: bytes, origin: Origin) -> None:
         appended = self._log.append(batch, now_ms=self._clock.now_ms(), origin=origin, leader_epoch=self._epoch)
