@@ -11,8 +11,18 @@ import pytest
 
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.alter_configs import AlterableConfig as OldConfig
+from ottla.wire.messages.alter_configs import AlterConfigsRequest
+from ottla.wire.messages.alter_configs import AlterConfigsResource as OldResource
+from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from tests.broker.counted_turns import CountedBroker
@@ -62,6 +72,33 @@ def test_very_many_topics_are_made_and_deleted_in_turns(broker: CountedBroker, k
     gone = DeleteTopicsRequest(topics=tuple(map(DeleteTopicState, names)))
     deleted = _answer(broker, ApiKey.DELETE_TOPICS, gone, 6, _MADE)
     assert {each.error_code for each in deleted.responses} == {ErrorCode.NONE}
+
+
+def test_very_many_topics_are_changed_described_and_grown_in_turns(broker: CountedBroker) -> None:
+    """7,000 topics with three settings each had kept the loop for 12 to 20 ms in three turns, CreatePartitions of 9,000
+    topics for 17. What is told of 3,000 topics with all their settings, 360,000 structs, took 16 to be freed."""
+    names = [f"settings-{number}" for number in range(_MADE)]
+    made = _answer(
+        broker, ApiKey.CREATE_TOPICS, CreateTopicsRequest(tuple(CreatableTopic(name, 1, 1) for name in names)), 7, _MADE
+    )
+    assert {each.error_code for each in made.topics} == {ErrorCode.NONE}
+    settings = {"retention.ms": "100000", "segment.ms": "100000", "retention.bytes": "1000000"}
+    new = tuple(AlterableConfig(name, 0, value) for name, value in settings.items())
+    changed = IncrementalAlterConfigsRequest(tuple(AlterConfigsResource(2, name, new) for name in names))
+    answer = _answer(broker, ApiKey.INCREMENTAL_ALTER_CONFIGS, changed, 1, _MADE)
+    assert [(each.resource_name, each.error_code) for each in answer.responses] == [(name, 0) for name in names]
+    older = AlterConfigsRequest(tuple(OldResource(2, name, (OldConfig("segment.ms", "90000"),)) for name in names))
+    answer = _answer(broker, ApiKey.ALTER_CONFIGS, older, 2, _MADE)
+    assert {each.error_code for each in answer.responses} == {ErrorCode.NONE}
+    asked = DescribeConfigsRequest(tuple(DescribeConfigsResource(2, name, None) for name in names), True, True)
+    described = _answer(broker, ApiKey.DESCRIBE_CONFIGS, asked, 4, _MADE)
+    for topic in described.results:
+        own = {each.name: each.value for each in topic.configs if each.config_source == 1}
+        assert own == {"segment.ms": "90000"}
+    more = CreatePartitionsRequest(tuple(CreatePartitionsTopic(name, 2, None) for name in names), 60_000)
+    grown = _answer(broker, ApiKey.CREATE_PARTITIONS, more, 3, _MADE)
+    assert {each.error_code for each in grown.results} == {ErrorCode.NONE}
+    _answer(broker, ApiKey.DELETE_TOPICS, DeleteTopicsRequest(topics=tuple(map(DeleteTopicState, names))), 6, _MADE)
 
 
 def test_topics_by_unknown_ids_are_told_in_turns(broker: CountedBroker) -> None:

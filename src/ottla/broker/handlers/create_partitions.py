@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from typing import Protocol
 
+from ottla.base.errors import StorageError
 from ottla.broker.handlers.mutations import count_change
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.rules import RefusedError, check_total_partitions
@@ -66,14 +67,15 @@ async def _grow_all(
             results=tuple(CreatePartitionsTopicResult(name, refused.error, message) for name in counts)
         )
     faults = {} if request.validate_only else await node.topics.grow_all(wanted)
-    return CreatePartitionsResponse(
-        results=tuple(
-            CreatePartitionsTopicResult(each.name, ErrorCode.KAFKA_STORAGE_ERROR, str(faults[each.name]))
-            if each.name in faults
-            else each
-            for each in results
-        )
-    )
+    if faults:
+        results = await node.slices.collect(_told(each, faults.get(each.name)) for each in results)
+    return CreatePartitionsResponse(results=tuple(results))
+
+
+def _told(result: CreatePartitionsTopicResult, fault: StorageError | None) -> CreatePartitionsTopicResult:
+    if fault is None:
+        return result
+    return CreatePartitionsTopicResult(result.name, ErrorCode.KAFKA_STORAGE_ERROR, str(fault))
 
 
 def _check_all(

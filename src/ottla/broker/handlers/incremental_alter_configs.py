@@ -41,17 +41,21 @@ def handle(
 async def _alter_all(
     node: _Node, request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
-    asked = [Asked(each.resource_type, each.resource_name, each.configs) for each in request.resources]
+    slices = node.slices
+    asked = await slices.collect(
+        Asked(each.resource_type, each.resource_name, each.configs) for each in request.resources
+    )
     results = await alter_all(
         node.topics,
         node.image,
-        node.slices,
+        slices,
         asked,
         partial(_changed, node.config),
         partial(check_access, node.access, context),
         validate_only=request.validate_only,
     )
-    return IncrementalAlterConfigsResponse(responses=tuple(AlterConfigsResourceResponse(*each) for each in results))
+    responses = await slices.collect(AlterConfigsResourceResponse(*each) for each in results)
+    return IncrementalAlterConfigsResponse(responses=tuple(responses))
 
 
 def _changed(

@@ -49,11 +49,11 @@ class _Job(NamedTuple):
     records: Iterator[MetadataRecord]
 
 
-def _records_of(jobs: Iterable[_Job], ends: list[int]) -> Iterator[MetadataRecord]:
-    """The records of all; in `ends` how many they are up to the end of each job."""
+def _records_of(parts: Iterable[Iterable[MetadataRecord]], ends: list[int]) -> Iterator[MetadataRecord]:
+    """The records of all; in `ends` how many they are up to the end of each part."""
     count = 0
-    for job in jobs:
-        for record in job.records:
+    for part in parts:
+        for record in part:
             count += 1
             yield record
         ends.append(count)
@@ -130,17 +130,17 @@ class Topics:
 
     async def grow_all(self, wanted: Mapping[str, int]) -> dict[str, StorageError]:
         """Give topics more partitions (new totals). Where the disk fails, a topic stays as it was."""
-        image = self._metadata.image
-        jobs = []
-        for name, count in wanted.items():
-            topic = image.topics[name]
-            more = range(len(topic.partitions), count)
-            making = Making(self._partitions, name, topic.topic_id, more, image.topic_configs(name))
-            records = self._metadata.partition_records(topic, count, directory_id=self._directory_id)
-            jobs.append(_Job(name, making, records))
-        faults = await self._carry_out(jobs)
+        jobs = (self._growing(name, count) for name, count in wanted.items())
+        faults = await self._carry_out(await self._slices.collect(jobs))
         await self._slices.run(map(self._reconfigure, wanted))  # its settings may have been changed meanwhile
         return faults
+
+    def _growing(self, name: str, count: int) -> _Job:
+        image = self._metadata.image
+        topic = image.topics[name]
+        more = range(len(topic.partitions), count)
+        making = Making(self._partitions, name, topic.topic_id, more, image.topic_configs(name))
+        return _Job(name, making, self._metadata.partition_records(topic, count, directory_id=self._directory_id))
 
     async def _carry_out(self, jobs: Sequence[_Job]) -> dict[str, StorageError]:
         """Make the partitions of each topic, then write the metadata of all. Returns the faults by topic."""
@@ -148,7 +148,7 @@ class Topics:
         for name, fault in faults.items():
             self._partitions.faults.report(f"the partitions of topic {name} cannot be made", fault)
         ready, ends = [job for job in jobs if job.name not in faults], list[int]()
-        change = self._changes.change(_records_of(ready, ends))
+        change = self._changes.change(_records_of((job.records for job in ready), ends))
         try:
             with self._telling("the metadata of topics cannot be written"):
                 await self._changes.write(change, _put_in_place(change, ready, ends))
@@ -299,12 +299,21 @@ class Topics:
 
         They were checked before.
         """
-        records = (
-            record for resource, each in wanted.items() for record in self._metadata.config_records(*resource, each)
-        )
+        ends: list[int] = []
+        records = (self._metadata.config_records(*resource, each) for resource, each in wanted.items())
+        change = self._changes.change(_records_of(records, ends))
         with self._telling("settings cannot be changed"):
-            await self._changes.write(self._changes.change(records))
-        await self._slices.run(map(self._reconfigure, [name for kind, name in wanted if kind == TOPIC_RESOURCE]))
+            await self._changes.write(change, self._coming_into_force(change, wanted, ends))
+
+    def _coming_into_force(
+        self, change: Change, resources: Iterable[tuple[int, str]], ends: Iterable[int]
+    ) -> Iterator[None]:
+        """A topic or group in each step: the metadata says its new settings, and its partitions follow them."""
+        for (kind, name), end in zip(resources, ends, strict=True):
+            change.apply(end)
+            if kind == TOPIC_RESOURCE:
+                self._reconfigure(name)
+            yield
 
     def _reconfigure(self, name: str) -> None:
         """Have a topic's partitions follow what the metadata says now. Others may have deleted the topic meanwhile."""
