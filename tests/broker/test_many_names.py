@@ -19,7 +19,7 @@ from ottla.broker.answers import Later
 from ottla.broker.handlers import describe_topic_partitions
 from ottla.broker.handlers.encoding import as_it_is
 from ottla.broker.handlers.large import in_its_turn, slowly
-from ottla.broker.handlers.parts import PART_NAMES, PART_PARTITIONS, cut, weight
+from ottla.broker.handlers.parts import PART_NAMES, PART_TOPICS, cut, weight
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.image import MetadataImage
 from ottla.broker.metadata.records import TopicRecord
@@ -48,8 +48,8 @@ from tests.broker.guarded import GUARDED, allow_only, allowed
 from tests.broker.ticking import TickingClock, in_pieces, steps, turns
 from tests.broker.wire_client import WireClient
 
-_PARTS = 3
-_NAMES = tuple(f"n{number:04}" for number in range((_PARTS - 1) * PART_PARTITIONS + 1))
+_PARTS = 6
+_NAMES = tuple(f"n{number:04}" for number in range((_PARTS - 1) * PART_TOPICS + 1))
 #: What is asked, in which version, and in how many pieces it is done at least.
 _ASKED: dict[ApiKey, tuple[tuple[Any, ...], int, int]] = {
     ApiKey.LIST_OFFSETS: (ListOffsetsRequest(-1, topics=tuple(map(ListOffsetsTopic, _NAMES))), 9, _PARTS),
@@ -118,7 +118,7 @@ def test_a_topic_without_partitions_is_as_much_as_one_with_one() -> None:
     topics = [ListOffsetsTopic(name) for name in _NAMES]
     assert weight(topics, "partitions") == len(_NAMES)
     parts = list(cut(topics, "partitions"))
-    assert [len(part) for part, _ in parts] == [PART_PARTITIONS, PART_PARTITIONS, 1]
+    assert [len(part) for part, _ in parts] == [*[PART_TOPICS] * (_PARTS - 1), 1]
     assert [each for part, goes_on in parts for each in part if not goes_on] == topics
 
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from ottla.broker.handlers.fencing import fenced_as
-from ottla.broker.handlers.parts import PART_PARTITIONS, weight
+from ottla.broker.handlers.parts import are_many
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.names import INTERNAL_TOPICS, NOT_IN_TRANSACTIONS
 from ottla.broker.ports.access import HasAccess
@@ -58,8 +58,8 @@ def handle(node: _Node, request: AddPartitionsToTxnRequest, context: RequestCont
         request.v3_and_below_topics,
     )
     transactions = request.transactions if many else (one,)
-    is_large = sum(weight(each.topics, "partitions") for each in transactions) > PART_PARTITIONS
-    if is_large or len(transactions) > _AT_ONCE:
+    named = [topic for each in transactions for topic in each.topics]
+    if are_many(named, "partitions") or len(transactions) > _AT_ONCE:
         return node.slices.start(_slowly(node, transactions, context), "adding many partitions to a transaction")
     asked = []
     for each in transactions:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
-from ottla.broker.handlers.parts import PART_PARTITIONS, cut, weight
+from ottla.broker.handlers.parts import PART_PARTITIONS, PART_TOPICS, cut, weight
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.groups import HasGroups
@@ -40,7 +40,8 @@ def handle(
 ) -> "OffsetFetchResponse | asyncio.Future[OffsetFetchResponse]":
     """What each group has committed."""
     groups = groups_of(request)
-    if sum(_count(node, each) for each in groups) > PART_PARTITIONS:
+    at_once = PART_TOPICS if node.access.is_on else PART_PARTITIONS
+    if sum(_count(node, each) for each in groups) > at_once:
         return node.slices.start(_slowly(node, request, context), "offsets of many partitions")
     answers: list[OffsetFetchResponseGroup] = []
     for each in groups:
