@@ -82,15 +82,10 @@ def _topic(image: MetadataImage, named: MetadataRequestTopic) -> TopicImage | No
 
 async def _handle_large(node: _Node, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     """The same, while others are served: each name is a decision, and perhaps a line of the audit log."""
-    access, slices = node.access, node.slices
+    access, slices, of = node.access, node.slices, (AclOperation.DESCRIBE, ResourceType.TOPIC)
     names, is_told = _named(node, request, context)
-    decided = dict.fromkeys(names)
-    refused = await access.refused_of_many(
-        slices, context, AclOperation.DESCRIBE, ResourceType.TOPIC, decided, told=is_told
-    )
-    late = [name for name in _named(node, request, context)[0] if name not in decided]  # made meanwhile
-    refused |= access.refused(context, AclOperation.DESCRIBE, ResourceType.TOPIC, late, told=is_told)
-    # Others may make topics meanwhile. Here the request names all that it is answered, and those are decided.
+    decided = dict.fromkeys(names) if access.is_on else {}
+    refused = await access.refused_of_many(slices, context, *of, decided, told=is_told)
     looked_at = await slices.collect(_missing(node, request, refused)) if _may_make(request) else ()
     missing = list(filter(None, looked_at))
     if missing and not await access.covers_many(slices, context, AclOperation.CREATE, ResourceType.TOPIC, missing):
@@ -99,6 +94,9 @@ async def _handle_large(node: _Node, request: MetadataRequest, context: RequestC
     making = _making(node, context, missing)
     if making is not None:
         await making
+    if access.is_on:  # those that were made meanwhile are decided on, too: nothing comes in between any more
+        late = [name for name in _named(node, request, context)[0] if name not in decided]
+        refused |= access.refused(context, *of, late, told=is_told)
     topics = _topics(node, request, context, refused)
     return _answer(node, request, context, await slices.collect(counted(context, topics)))
 
@@ -195,12 +193,19 @@ def _asked(
 ) -> Iterator[Iterable[MetadataResponseTopic | None]]:
     """Each topic once, in steps. If any topic is asked for by id, names are ignored."""
     by_id = [each for each in topics if each.topic_id != NULL_UUID]
-    if by_id:
+    if by_id:  # as they are now: it was decided on those that are there
         ids = dict.fromkeys(each.topic_id for each in by_id)
         found = [(topic_id, node.image.topics_by_id.get(topic_id)) for topic_id in ids]
         return (_found(topic_id, topic, hidden) for topic_id, topic in found)
-    names = dict.fromkeys(each.name for each in topics)
-    return (_find(node, name, hidden) for name in names)
+    return _each(node, topics, hidden)
+
+
+def _each(
+    node: _Node, topics: Sequence[MetadataRequestTopic], hidden: Collection[str]
+) -> Iterator[Iterable[MetadataResponseTopic | None]]:
+    yield (None,)
+    for name in dict.fromkeys(each.name for each in topics):
+        yield _find(node, name, hidden)
 
 
 def _found(

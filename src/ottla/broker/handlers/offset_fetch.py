@@ -129,9 +129,7 @@ def _by_name(node: _Node, topic: OffsetFetchRequestTopics) -> OffsetFetchRequest
     return None if found is None else topic._replace(name=found.name)
 
 
-def _add(
-    topics: list[OffsetFetchResponseTopics], more: Sequence[OffsetFetchResponseTopics], *, goes_on: bool
-) -> None:
+def _add(topics: list[OffsetFetchResponseTopics], more: Sequence[OffsetFetchResponseTopics], *, goes_on: bool) -> None:
     """Put a part behind those before it. Its first topic may be their last one, gone on with."""
     if goes_on and topics and more and _is_same(topics[-1], more[0]):
         topics[-1] = topics[-1]._replace(partitions=topics[-1].partitions + more[0].partitions)

@@ -74,8 +74,9 @@ class Change:
         self._apply = apply
         self._now_ms = now_ms
         self._batch = BatchBuilder(_NO_LIMIT_BYTES)
-        self._records: list[MetadataRecord] = []
-        self._applied = 0
+        #: Those that are not applied yet: thousands would take long to be freed together.
+        self._records: deque[MetadataRecord] = deque()
+        self._count = self._applied = 0
         self.is_appended = False
 
     def encode(self) -> Iterator[None]:
@@ -83,6 +84,7 @@ class Change:
         for record in self._coming:
             if record is not None:
                 self._records.append(record)
+                self._count += 1
                 self._batch.try_append(self._now_ms, None, encode_record(record, self._metadata_version), ())
             yield
 
@@ -94,14 +96,14 @@ class Change:
 
     def applying(self) -> Iterator[None]:
         """Apply a record in each step. That is for records each of which is whole without the others."""
-        for end in range(1, len(self._records) + 1):
+        for end in range(1, self._count + 1):
             self.apply(end)
             yield
 
     def apply(self, end: int | None = None) -> None:
         """Everybody sees it from now on: its first `end` records, or all of it."""
-        first, self._applied = self._applied, len(self._records) if end is None else end
-        self._apply(self._records[first : self._applied])
+        first, self._applied = self._applied, self._count if end is None else end
+        self._apply([self._records.popleft() for _ in range(first, self._applied)])
 
 
 class ClusterMetadata:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -59,11 +60,11 @@ def _records_of(parts: Iterable[Iterable[MetadataRecord]], ends: list[int]) -> I
         ends.append(count)
 
 
-def _put_in_place(change: Change, jobs: Iterable[_Job], ends: Iterable[int]) -> Iterator[None]:
-    """A topic in each step: the metadata says that its partitions are there, and they are found."""
-    for job, end in zip(jobs, ends, strict=True):
+def _put_in_place(change: Change, jobs: deque[_Job], ends: Iterable[int]) -> Iterator[None]:
+    """A topic in each step: the metadata says that its partitions are there, and they are found. Its job is freed."""
+    for end in ends:
         change.apply(end)
-        job.making.put_in_place()
+        jobs.popleft().making.put_in_place()
         yield
 
 
@@ -116,11 +117,17 @@ class Topics:
     async def create_all(self, wanted: Sequence[NewTopic]) -> dict[str, TopicImage | StorageError]:
         """Make topics. Each is made whole, or not at all when the disk fails; the result says which."""
         faults = await self._carry_out(await self._slices.collect(map(self._job, wanted)))
-        topics = self._metadata.image.topics
-        for name, _, _ in wanted:
-            if name not in faults:
-                self._made(topics[name])
-        return {name: faults.get(name) or topics[name] for name, _, _ in wanted}
+        topics, made = self._metadata.image.topics, dict[str, TopicImage | StorageError]()
+
+        def tell() -> Iterator[None]:
+            for name, _, _ in wanted:
+                made[name] = faults.get(name) or topics[name]
+                if name not in faults:
+                    self._made(topics[name])
+                yield
+
+        await self._slices.run(tell())
+        return made
 
     def _job(self, wanted: NewTopic) -> _Job:
         name, partitions, configs = wanted
@@ -142,12 +149,16 @@ class Topics:
         making = Making(self._partitions, name, topic.topic_id, more, image.topic_configs(name))
         return _Job(name, making, self._metadata.partition_records(topic, count, directory_id=self._directory_id))
 
-    async def _carry_out(self, jobs: Sequence[_Job]) -> dict[str, StorageError]:
-        """Make the partitions of each topic, then write the metadata of all. Returns the faults by topic."""
+    async def _carry_out(self, jobs: list[_Job]) -> dict[str, StorageError]:
+        """Make the partitions of each topic, then write the metadata of all. Returns the faults by topic.
+
+        Nobody else holds the jobs: thousands would take long to be freed together.
+        """
         faults = await make_all([job.making for job in jobs], self._partitions, self._slices)
         for name, fault in faults.items():
             self._partitions.faults.report(f"the partitions of topic {name} cannot be made", fault)
-        ready, ends = [job for job in jobs if job.name not in faults], list[int]()
+        ready, ends = deque(job for job in jobs if job.name not in faults), list[int]()
+        jobs.clear()
         change = self._changes.change(_records_of((job.records for job in ready), ends))
         try:
             with self._telling("the metadata of topics cannot be written"):
