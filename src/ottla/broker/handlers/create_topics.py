@@ -72,8 +72,9 @@ async def _create(node: _Node, request: CreateTopicsRequest, context: RequestCon
 
 async def _create_all(node: _Node, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     counts = Counter([topic.name for topic in request.topics])
+    asked = await node.slices.collect(_asked_partitions(node, topic) for topic in request.topics)
     try:
-        check_total_partitions(_asked_partitions(node, topic) for topic in request.topics)
+        check_total_partitions(asked)
     except RefusedError as many:
         told = CreatableTopicResult(error_code=many.error, error_message=str(many))
         refused = await node.slices.collect(told._replace(name=each) for each in counts)

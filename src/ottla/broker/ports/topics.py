@@ -96,10 +96,15 @@ class Topics:
         #: Held by who makes, changes or deletes topics, from the first check on: two would not know of each other.
         self._changing = asyncio.Lock()
         self._made: Callable[[TopicImage], None] = _nobody
-        self._deleted: Callable[[Sequence[TopicImage]], None] = _nobody
+        self._deleted: Callable[[Sequence[TopicImage]], Iterator[None] | None] = _nobody
 
-    def tell(self, *, made: Callable[[TopicImage], None], deleted: Callable[[Sequence[TopicImage]], None]) -> None:
-        """Call these from now on. The coordinators begin and end with their topics, and are made after this port."""
+    def tell(
+        self, *, made: Callable[[TopicImage], None], deleted: Callable[[Sequence[TopicImage]], Iterator[None] | None]
+    ) -> None:
+        """Call these from now on. The coordinators begin and end with their topics, and are made after this port.
+
+        What `deleted` has still to do is in the steps that it gives.
+        """
         self._made, self._deleted = made, deleted
 
     def change(self, work: Callable[[], Coroutine[Any, Any, T]]) -> "asyncio.Future[T]":
@@ -278,7 +283,9 @@ class Topics:
         change, folders = self._changes.change(self._metadata.removal_records(topics)), list[str]()
         with self._telling("topics cannot be deleted"):
             await self._changes.write(change, self._taking_out(change, topics, folders))
-        self._deleted(topics)
+        rest = self._deleted(topics)
+        if rest is not None:
+            await self._slices.run(rest)
         doomed = await self._partitions.in_thread(partial(self._partitions.mark_deleted, folders))
         asyncio.get_running_loop().run_in_executor(None, self._partitions.remove_deleted, doomed)
 

@@ -5,6 +5,7 @@ start the shards are loaded from their partitions, in steps that leave the loop 
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Generic, TypeVar
 
@@ -99,8 +100,13 @@ class Coordinators(Generic[S]):
 
     def tell(self, call: Callable[[S, int], Decision]) -> None:
         """Give every shard an input that nobody waits for; one that is being read gets it when it has been."""
+        deque(self.telling(call), 0)
+
+    def telling(self, call: Callable[[S, int], Decision]) -> Iterator[None]:
+        """The same, a shard in each step."""
         for runner in tuple(self._runners.values()):
             runner.tell(lambda now_ms, runner=runner: call(runner.shard, now_ms))  # type: ignore[misc]
+            yield
 
     @property
     def loading(self) -> bool:

@@ -258,7 +258,7 @@ class Partitions:
 
         StorageError when the disk refuses.
         """
-        if any(map(self._checkpoints.names, tps)):
+        if any(await slices.collect(map(self._checkpoints.names, tps))):
             await self.write_checkpoint(slices)
 
     def open_new(self, tp: TopicPartition, topic_id: bytes, config: LogConfig) -> Partition:

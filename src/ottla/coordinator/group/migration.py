@@ -20,7 +20,7 @@ from ottla.coordinator.group.classic.draft import Draft as ClassicDraft
 from ottla.coordinator.group.classic.draft import join_error, sync_error
 from ottla.coordinator.group.classic.members import Member as ClassicMember
 from ottla.coordinator.group.classic.members import Members
-from ottla.coordinator.group.classic.records import group_record, group_tombstone, subscribed_topics
+from ottla.coordinator.group.classic.records import group_record_in_steps, group_tombstone, subscribed_topics_in_steps
 from ottla.coordinator.group.classic.state import CONSUMER_PROTOCOL_TYPE, Group, GroupState
 from ottla.coordinator.group.consumer.errors import RefusedError
 from ottla.coordinator.group.consumer.group import ConsumerGroup
@@ -236,8 +236,9 @@ def _partitions(room: Room, named: Iterable[TopicPartition | OwnedTopic]) -> dic
 # -- down
 
 
-def downgrade_without(draft: Draft, leaving: Collection[Member]) -> bool:
-    """Make the group a classic one if all that stay use the classic protocol; whether it was done."""
+def downgrade_without(draft: Draft, leaving: Collection[Member]) -> Generator[None, None, bool]:
+    """Make the group a classic one if all that stay use the classic protocol; whether it was done. In steps, if it is
+    long work."""
     group, config = draft.group, draft.room.config
     staying = len(group.members) - len(leaving)
     classic = group.classic_members - sum(member.is_classic for member in leaving)
@@ -248,7 +249,9 @@ def downgrade_without(draft: Draft, leaving: Collection[Member]) -> bool:
     if not frozenset.intersection(*(member.classic_protocols for member in members)):
         return False  # an earlier version let such members in; no classic group could have them
     draft.records += group_tombstones(group)
-    _become_classic(draft, members, f"Downgrade group {group.group_id} from consumer to classic for member leaving.")
+    yield from _become_classic(
+        draft, members, f"Downgrade group {group.group_id} from consumer to classic for member leaving."
+    )
     return True
 
 
@@ -264,7 +267,7 @@ def may_downgrade_by(draft: Draft, replaced: Member | None) -> bool:
     )
 
 
-def downgrade_by(draft: Draft, replaced: Member, joining: Member) -> int:
+def downgrade_by(draft: Draft, replaced: Member, joining: Member) -> Generator[None, None, int]:
     """Make the group a classic one: `joining` has taken the place of `replaced`. Returns its generation.
 
     It rebalances. (Apache Kafka's is stable with the target as its assignment, unless that is an old one: others may
@@ -275,10 +278,10 @@ def downgrade_by(draft: Draft, replaced: Member, joining: Member) -> int:
     members = [member for member in group.members.values() if member.member_id != replaced.member_id]
     draft.records += group_tombstones(group, ids)
     reason = f"Downgrade group {group.group_id} from consumer to classic for static member replacement."
-    return _become_classic(draft, [*members, joining], reason)
+    return (yield from _become_classic(draft, [*members, joining], reason))
 
 
-def _become_classic(draft: Draft, members: Collection[Member], reason: str) -> int:
+def _become_classic(draft: Draft, members: Collection[Member], reason: str) -> Generator[None, None, int]:
     """A classic group with these members that rebalances for a reason, and until then has what they may still have.
     Returns its generation."""
     group = Group(
@@ -292,14 +295,18 @@ def _become_classic(draft: Draft, members: Collection[Member], reason: str) -> i
     )
     group = group._replace(protocol=group.elected_protocol())
     having = {member.member_id: member for member in members}
-    assigned = [
-        each._replace(assignment=_assignment(draft.room, having[each.member_id], each.metadata(group.protocol)))
-        for each in group.members.values()
-    ]
+    assigned: list[ClassicMember] = []
+    for each in group.members.values():
+        member = having[each.member_id]
+        assigned.append(
+            each._replace(assignment=(yield from _assignment(draft.room, member, each.metadata(group.protocol))))
+        )
     group = group._replace(members=Members(assigned))
-    classic = ClassicDraft(group._replace(subscribed_topics=subscribed_topics(group)), draft.room.config, draft.now_ms)
+    subscribed = yield from subscribed_topics_in_steps(group)
+    classic = ClassicDraft(group._replace(subscribed_topics=subscribed), draft.room.config, draft.now_ms)
     # A load takes a group with members for a stable one. Without a timestamp it goes on with the rebalance.
-    draft.records.append(group_record(classic.group._replace(state_timestamp_ms=None)))
+    record = yield from group_record_in_steps(classic.group._replace(state_timestamp_ms=None))
+    draft.records.append(record)
     for each in assigned:
         classic.expect_heartbeat(each.member_id, each.session_timeout_ms)
     classic.facts.append(Converted(classic.group.kind))
@@ -325,12 +332,14 @@ def _classic_member(member: Member) -> ClassicMember:
     )
 
 
-def _assignment(room: Room, member: Member, metadata: bytes) -> bytes:
-    """All that the member may have."""
+def _assignment(room: Room, member: Member, metadata: bytes) -> Generator[None, None, bytes]:
+    """All that the member may have. Very many topics are a step of their own."""
     has: dict[bytes, list[int]] = {}
     for partitions in (member.assigned, member.revoking):
         for topic_id, numbers in partitions.items():
             has.setdefault(topic_id, []).extend(numbers)
+    if len(has) > MAX_NAMES_AT_ONCE:
+        yield
     return assignment_bytes(room, {topic_id: sorted(numbers) for topic_id, numbers in has.items()}, metadata)
 
 

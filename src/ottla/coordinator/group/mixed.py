@@ -165,7 +165,7 @@ def _join(
     bump = names_changed or regex is not RegexChange.NONE
     changed = yield from update_subscriptions(draft, member, updated, bump=bump)
     if downgrade and replaced is not None:
-        generation = downgrade_by(draft, replaced, updated)  # in which it hears that the group rebalances
+        generation = yield from downgrade_by(draft, replaced, updated)  # in which it hears that the group rebalances
     else:
         target = yield from update_target(draft, changed.epoch, updated, changed.kind)
         owned = _owned(draft, subscription)

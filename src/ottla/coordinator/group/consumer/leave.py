@@ -89,7 +89,7 @@ def fence(
     for member in members:
         draft.gone(member, why, (reasons or {}).get(member.member_id, text))
         draft.soft.joining.discard(member.member_id)
-    if not members or draft.room.downgrade(draft, members):
+    if not members or (yield from draft.room.downgrade(draft, members)):
         return
     group = draft.group
     for member in members:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -78,8 +78,8 @@ class Room:
         #: In the order of `group.consumer.assignors`: the first one is the default.
         self.assignors = assignors or {name: make() for name, make in BUILT_IN.items()}
         self._soft: dict[str, Soft] = {}
-        #: Makes the group one of another kind when these members have left; whether it did. See `migration`.
-        self.downgrade: Callable[[Draft, Collection[Member]], bool] = lambda draft, leaving: False
+        #: Makes the group one of another kind when these members have left, in steps; whether it did. See `migration`.
+        self.downgrade: Callable[[Draft, Collection[Member]], Generator[None, None, bool]] = _stays
 
     def soft(self, group_id: str) -> Soft:
         """What is known of the group beside its log. A `Draft` has a copy, for it may be thrown away."""
@@ -96,6 +96,12 @@ class Room:
     @property
     def default_assignor(self) -> str:
         return next(iter(self.assignors))
+
+
+def _stays(draft: Draft, leaving: Collection[Member]) -> Generator[None, None, bool]:
+    """The group stays what it is."""
+    yield from ()
+    return False
 
 
 @dataclass(slots=True)

@@ -66,4 +66,6 @@ def topic_names(member: Member, regexes: Mapping[str, Resolved]) -> frozenset[st
     """What one member subscribes to; a regular expression that is not resolved yet matches nothing."""
     if not member.topic_regex or member.topic_regex not in regexes:
         return member.topic_names
+    if not member.topic_names:
+        return regexes[member.topic_regex].topics
     return member.topic_names | regexes[member.topic_regex].topics

@@ -127,22 +127,24 @@ def group_spec(
             targets[member.member_id] = group.target.get(before.member_id, NO_TARGET)
         members[member.member_id] = member
     topics: dict[bytes, TopicSpec] = {}
-    ids: dict[frozenset[str], list[bytes]] = {}
+    ids: dict[tuple[frozenset[str], str | None], list[bytes]] = {}
     specs: dict[str, MemberSpec] = {}
     hashes: dict[str, int] = {}
     for number, member_id in enumerate(members, 1):
         hashes[member_id] = string_hash(member_id)
         if number % MEMBERS_PER_STEP == 0:
             yield
+    topics_of_all = max(1, sum(map(len, targets.values())))
+    at_once = max(1, min(MEMBERS_PER_STEP, MAX_NAMES_AT_ONCE * len(members) // topics_of_all))
     for number, member_id in enumerate(order.member_ids(members, hashes.__getitem__), 1):
-        if number % MEMBERS_PER_STEP == 0 or len(targets.get(member_id, NO_TARGET)) > MAX_NAMES_AT_ONCE:
+        if number % at_once == 0:
             yield
         each = members[member_id]
-        names = topic_names(each, group.regexes)
-        if names not in ids:
-            ids[names] = yield from _topic_ids(room, names, topics)
+        subscribed = each.topic_names, each.topic_regex
+        if subscribed not in ids:
+            ids[subscribed] = yield from _topic_ids(room, topic_names(each, group.regexes), topics)
         assigned = order.part(targets.get(member_id, NO_TARGET))
-        specs[member_id] = MemberSpec(ids[names], assigned, each.instance_id, each.rack_id)
+        specs[member_id] = MemberSpec(ids[subscribed], assigned, each.instance_id, each.rack_id)
     return GroupSpec(specs, topics, kind)
 
 
@@ -185,10 +187,12 @@ def target_records(
     now_ms: int,
 ) -> Iterator[LogRecord | None]:
     """A record for each member whose part has changed, and at the end the target's epoch. None between two steps on the
-    way to one of very many topics."""
+    way to those of very many topics."""
+    topics = 0
     for member_id in member_ids:
         target = _frozen(computed.get(member_id, {}))
-        if len(target) > MAX_NAMES_AT_ONCE:
+        if (topics := topics + len(target)) > MAX_NAMES_AT_ONCE:
+            topics = 0
             yield None
         if group.target.get(member_id) != target:
             yield target_record(group.group_id, member_id, target)
