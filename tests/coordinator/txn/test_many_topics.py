@@ -45,6 +45,9 @@ def test_a_transaction_of_very_many_topics_begins_grows_and_ends_in_steps() -> N
     runtime = ShardRuntime()
     producer_id = _ongoing(runtime)
     one_more = TopicPartition("one-more", 0)
+    asked = [*_MANY, one_more]
+    verified = runtime.answer(_decided(lambda: add_decision(runtime, producer_id, 0, *asked, verify_only=True)))
+    assert errors(verified) == [*[ErrorCode.NONE] * len(_MANY), ErrorCode.TRANSACTION_ABORTABLE]
     runtime.carry_out(_decided(lambda: add_decision(runtime, producer_id, 0, one_more)))
     transaction = decoded(runtime.log[-1])
     assert transaction is not None

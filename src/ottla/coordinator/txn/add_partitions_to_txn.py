@@ -54,7 +54,7 @@ def add_partitions_to_txn(
         return _result(transaction, error)
 
     if transaction.verify_only:
-        return Decision(replies=(Reply(token, _verify(store, transaction)),))
+        return in_steps(_verified(store, token, transaction))
 
     def named() -> frozenset[TopicPartition]:
         return frozenset(
@@ -127,7 +127,15 @@ def _not_the_producer(txn: TransactionMetadata | None, transaction: AddPartition
     return ErrorCode.NONE
 
 
-def _verify(store: TransactionStore, transaction: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
+def _verified(
+    store: TransactionStore, token: int, transaction: AddPartitionsToTxnTransaction
+) -> Generator[None, None, Decision]:
+    return Decision(replies=(Reply(token, (yield from _verify(store, transaction))),))
+
+
+def _verify(
+    store: TransactionStore, transaction: AddPartitionsToTxnTransaction
+) -> Generator[None, None, AddPartitionsToTxnResult]:
     """Which partitions are in the transaction. Only durable state counts, and no record that is on its way."""
     txn = store.get(transaction.transactional_id)
     error = _not_the_producer(txn, transaction) if transaction.transactional_id else ErrorCode.INVALID_REQUEST
@@ -135,33 +143,34 @@ def _verify(store: TransactionStore, transaction: AddPartitionsToTxnTransaction)
         error = ErrorCode.CONCURRENT_TRANSACTIONS
     if txn is None or error != ErrorCode.NONE:
         return _result(transaction, error)
-    return _result(transaction, ErrorCode.TRANSACTION_ABORTABLE, txn.partitions)
+    return (yield from _result_steps(transaction, ErrorCode.TRANSACTION_ABORTABLE, txn.partitions))
 
 
-def _result(
-    transaction: AddPartitionsToTxnTransaction, error: ErrorCode, good: Collection[TopicPartition] = ()
-) -> AddPartitionsToTxnResult:
-    """`error` for all partitions but those that are `good`."""
-
-    #: Without `good`, topics with the same numbers are told the same, and there may be thousands.
+def _result(transaction: AddPartitionsToTxnTransaction, error: ErrorCode) -> AddPartitionsToTxnResult:
+    """`error` for all partitions. Topics with the same numbers are told the same, and there may be thousands."""
     same: dict[tuple[int, ...], tuple[AddPartitionsToTxnPartitionResult, ...]] = {}
-
-    def of_topic(name: str, partitions: tuple[int, ...]) -> tuple[AddPartitionsToTxnPartitionResult, ...]:
-        told = same.get(partitions)
-        if told is None:
-            told = tuple(
-                AddPartitionsToTxnPartitionResult(each, ErrorCode.NONE if (name, each) in good else error)
-                for each in partitions
-            )
-        if not good:
-            same[partitions] = told
-        return told
-
-    topics = tuple(
-        AddPartitionsToTxnTopicResult(topic.name, of_topic(topic.name, topic.partitions))
-        for topic in transaction.topics
-    )
+    for topic in transaction.topics:
+        if topic.partitions not in same:
+            told = tuple(AddPartitionsToTxnPartitionResult(each, error) for each in topic.partitions)
+            same[topic.partitions] = told
+    topics = tuple(AddPartitionsToTxnTopicResult(topic.name, same[topic.partitions]) for topic in transaction.topics)
     return AddPartitionsToTxnResult(transaction.transactional_id, topics)
+
+
+def _result_steps(
+    transaction: AddPartitionsToTxnTransaction, error: ErrorCode, good: Collection[TopicPartition]
+) -> Generator[None, None, AddPartitionsToTxnResult]:
+    """`error` for all partitions but those that are `good`; in steps, of very many topics."""
+    topics: list[AddPartitionsToTxnTopicResult] = []
+    for number, (name, partitions) in enumerate(transaction.topics):
+        if number and number % MAX_INLINE_ADDED == 0:
+            yield
+        told = tuple(
+            AddPartitionsToTxnPartitionResult(each, ErrorCode.NONE if (name, each) in good else error)
+            for each in partitions
+        )
+        topics.append(AddPartitionsToTxnTopicResult(name, told))
+    return AddPartitionsToTxnResult(transaction.transactional_id, tuple(topics))
 
 
 def produce_error(error: ErrorCode, *, adds_partitions: bool, knows_abortable: bool) -> ErrorCode:
