@@ -137,14 +137,44 @@ def test_s2_the_rest_of_a_chunk_knows_which_of_its_records_were_aborted() -> Non
     assert rest.rest(8, len(log)) is None
 
 
+class Sized(Chunk):
+    """Counts how often somebody asks for its size."""
+
+    asked = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """As it is; counted."""
+        Sized.asked += 1
+        return super().size_bytes
+
+    def rest(self, offset: int, most_bytes: int) -> Chunk | None:
+        """All of it."""
+        return self
+
+
+def test_s1_to_keep_the_rest_of_one_partition_costs_the_same_however_many_are_kept() -> None:
+    origin, kept = Origin("id", 3, 3, True, "a"), KeptChunks()
+    for partition in range(300):
+        kept.keep(TopicPartition("t", partition), origin, 1, Sized(batch(0, b"a", b"b"), [], committed=True))
+    assert Sized.asked == 300
+
+
 def test_s1_what_is_kept_of_fetches_is_bounded_and_of_one_log() -> None:
-    origin, size = Origin("id", 3, 3, True), len(batch(0, b"a", b"b"))
+    origin, size = Origin("id", 3, 3, True, "a"), len(batch(0, b"a", b"b"))
     kept, tps = KeptChunks(2 * size), [TopicPartition("t", n) for n in range(3)]
     for tp in tps:
         kept.keep(tp, origin, 1, Chunk(batch(0, b"a", b"b"), [], committed=True))
     assert kept.size_bytes == 2 * size
     assert kept.take(tps[0], origin, 1) is None, "the oldest has gone"
-    for other in (origin._replace(topic_id="anew"), origin._replace(planned_epoch=4), origin._replace(asked_epoch=4)):
+    others: list[dict[str, Any]] = [
+        {"topic_id": "anew"},
+        {"planned_epoch": 4},
+        {"asked_epoch": 4},
+        {"committed": False},
+        {"unbroken": "b"},
+    ]
+    for other in (origin._replace(**changed) for changed in others):
         kept.keep(tps[1], origin, 1, Chunk(batch(0, b"a", b"b"), [], committed=True))
         assert kept.take(tps[1], other, 1) is None
     assert kept.take(tps[2], origin, 2) is None, "it ends there"

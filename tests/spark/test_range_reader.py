@@ -176,8 +176,8 @@ def test_s1_what_a_fetch_brings_beyond_its_range_is_not_fetched_again(topic: Top
     with Admin({"bootstrap.servers": topic.bootstrap}) as admin:
         topic_id = topic_id_text(admin.describe_topics([topic.name])[topic.name].topic_id)
 
-    def of(start: int, end: int, *, epoch: int | None = 0, topic_id: str | None = topic_id) -> list[str]:
-        ranges = [Wanted(Range(tp, RECORDS + start, RECORDS + end), topic_id, epoch)]
+    def of(start: int, end: int, *, epoch: int | None = 0, unbroken: str | None = "planned by this") -> list[str]:
+        ranges = [Wanted(Range(tp, RECORDS + start, RECORDS + end), topic_id, epoch, unbroken)]
         found = read(kafka, topic.options(), ranges)
         assert found == [str(n) for n in range(start, end)]
         return found
@@ -201,4 +201,8 @@ def test_s1_what_a_fetch_brings_beyond_its_range_is_not_fetched_again(topic: Top
     of(9, 20)
     of(0, 10, epoch=None)
     of(10, 20)
-    assert fetches() == 6, "another leader has planned it, or it begins elsewhere, or nobody knows who has planned it"
+    of(0, 10)
+    of(10, 20, unbroken="by another connection")
+    of(0, 10, unbroken=None)
+    of(10, 20)
+    assert fetches() == 10, "another leader has planned it, or it begins elsewhere, or nobody knows who has planned it"

@@ -5,8 +5,12 @@ next one had the same batch sent again. So a worker keeps the rest for the next 
 in Spark's connector does.
 
 A fetch of committed records, or up to the high watermark, has what the log has for good, unless the log loses its end:
-an unclean election, or another topic of the same name. Then a plan has another leader epoch or topic id (KIP-320,
-KIP-516), and what is kept under the former one is not taken.
+
+* By an unclean election, or another topic of the same name, a plan has another leader epoch or topic id (KIP-320,
+  KIP-516), and what is kept under the former one is not taken.
+* By a loss of power, or a data directory that was put back, a broker may have a shorter log and the same leader epoch.
+  But it was started again. So a plan names the connections that its offsets came by, and what is kept is taken only
+  while none of them was lost.
 """
 
 from typing import NamedTuple
@@ -26,6 +30,8 @@ class Origin(NamedTuple):
     planned_epoch: int
     asked_epoch: int
     committed: bool
+    #: See `KafkaLink.unbroken`: the planner's.
+    unbroken: str
 
 
 class KeptChunks:
@@ -34,26 +40,31 @@ class KeptChunks:
     def __init__(self, most_bytes: int = KEPT_BYTES) -> None:
         self._most_bytes = most_bytes
         self._kept: dict[TopicPartition, tuple[Origin, int, Chunk]] = {}
-
-    @property
-    def size_bytes(self) -> int:
-        """Of all that is kept."""
-        return sum(chunk.size_bytes for _, _, chunk in self._kept.values())
+        #: Of all that is kept.
+        self.size_bytes = 0
 
     def keep(self, tp: TopicPartition, origin: Origin, offset: int, chunk: Chunk) -> None:
         """What `chunk` has from `offset` on, if it has anything there."""
         rest = chunk.rest(offset, self._most_bytes)
         if rest is None:
             return
+        self._drop(tp)
         self._kept[tp] = origin, offset, rest
+        self.size_bytes += rest.size_bytes
         while self.size_bytes > self._most_bytes:
-            del self._kept[next(iter(self._kept))]
+            self._drop(next(iter(self._kept)))
 
     def take(self, tp: TopicPartition, origin: Origin, offset: int) -> Chunk | None:
         """What is kept from `offset` on, or from before it: another worker may have read what lies between. It is kept
         no more, whatever it is."""
-        kept = self._kept.pop(tp, None)
+        kept = self._drop(tp)
         if kept is None:
             return None
         kept_origin, kept_offset, chunk = kept
         return chunk if kept_origin == origin and kept_offset <= offset < (chunk.next_offset or 0) else None
+
+    def _drop(self, tp: TopicPartition) -> tuple[Origin, int, Chunk] | None:
+        kept = self._kept.pop(tp, None)
+        if kept is not None:
+            self.size_bytes -= kept[2].size_bytes
+        return kept

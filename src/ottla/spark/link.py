@@ -10,6 +10,7 @@ time somebody asks for it.
 import asyncio
 import os
 import random
+import uuid
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from functools import partial
 from typing import Any, TypeVar
@@ -20,7 +21,7 @@ from ottla.client.admin.admin import AsyncAdmin
 from ottla.client.blocking.loop_thread import LoopThread, Running
 from ottla.client.config.admin import ADMIN_CONFIG, admin_config
 from ottla.client.config.producer import producer_config
-from ottla.client.core.intents import COORDINATOR_MOVED, CoordinatorKind
+from ottla.client.core.intents import COORDINATOR_MOVED, Channel, CoordinatorKind
 from ottla.client.core.metadata import NO_TOPIC_ID, ClusterSnapshot, old_metadata_s
 from ottla.client.core.negotiation import CAPS_OF_FIRST_TRANSACTIONS, BrokerVersions
 from ottla.client.core.offsets import OffsetAndTimestamp
@@ -63,6 +64,9 @@ class KafkaLink:
         self.config = admin_config(of_admin)
         #: Its connections, and what it knows of the cluster.
         self.cluster = cluster or Cluster(self.config, random.Random())
+        #: Another one whenever a connection is lost. As long as it stays, no broker that it asks was started again.
+        self.unbroken = uuid.uuid4().hex
+        self.cluster.on_disconnect(self._broken)
         self._slot_cluster: Cluster | None = None
         #: For lists, descriptions and topics.
         self.admin = AsyncAdmin(of_admin, cluster=self.cluster)
@@ -106,6 +110,9 @@ class KafkaLink:
         await self.cluster.close()
         if self._slot_cluster is not None:
             await self._slot_cluster.close()
+
+    def _broken(self, _node_id: int, _channel: Channel) -> None:
+        self.unbroken = uuid.uuid4().hex
 
     async def slot_cluster(self, config: Mapping[str, object]) -> Cluster:
         """What the producers of slots share, so that a slot costs no handshake. One that a fault has ended is replaced.

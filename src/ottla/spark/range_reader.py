@@ -33,12 +33,16 @@ _SMALL_BYTES = 65_536
 
 
 class Wanted(NamedTuple):
-    """A range, the id of the topic that was meant when it was planned, and the epoch of its leader then, if a later
-    range may go on with what is fetched for this one."""
+    """A range, and the id of the topic that was meant when it was planned.
+
+    If a later range may go on with what is fetched for this one: the epoch of its leader then, and the planner's
+    `KafkaLink.unbroken`.
+    """
 
     range: Range
     topic_id: str | None
     epoch: int | None = None
+    unbroken: str | None = None
 
     @property
     def topic(self) -> tuple[str, str | None]:
@@ -184,11 +188,11 @@ class _Reading:
 
     def _origin_now(self) -> Origin | None:
         """None if nothing is to be kept, or it cannot be told what it is of."""
-        tp, topic_id, planned = self._range.tp, self.wanted.topic_id, self.wanted.epoch
+        tp, topic_id, planned, unbroken = self._range.tp, self.wanted.topic_id, self.wanted.epoch, self.wanted.unbroken
         asked = self._kafka.cluster.snapshot.leader_epoch(tp)
-        if topic_id is None or planned is None or asked < 0:
+        if topic_id is None or planned is None or unbroken is None or asked < 0:
             return None
-        return Origin(topic_id, planned, asked, self._committed)
+        return Origin(topic_id, planned, asked, self._committed, unbroken)
 
     def _chunk_of(self, data: PartitionData, at: int) -> Chunk:
         aborted = [(a.producer_id, a.first_offset) for a in data.aborted_transactions or ()]

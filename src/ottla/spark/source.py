@@ -113,13 +113,20 @@ class OttlaReader(DataSourceReader):  # type: ignore[misc]
 
 
 def _input_partitions(
-    start: Offsets, end: Offsets, ids: Mapping[str, str], cut: Cut, epochs: Mapping[TopicPartition, int] | None = None
+    start: Offsets,
+    end: Offsets,
+    ids: Mapping[str, str],
+    cut: Cut,
+    epochs: Mapping[TopicPartition, int] | None = None,
+    unbroken: str | None = None,
 ) -> list[InputPartition]:
-    """With `epochs`, those of the leaders that have planned it, the next batch may use what this one has fetched."""
+    """The next batch may use what this one has fetched, with `epochs`, those of the leaders that have planned it, and
+    `unbroken`, the connections that it was planned by."""
     epochs = epochs or {}
     tasks = plan.tasks(start, end, cut)
     return [
-        KafkaRanges([Wanted(piece, ids.get(piece.tp.topic), epochs.get(piece.tp)) for piece in task]) for task in tasks
+        KafkaRanges([Wanted(each, ids.get(each.tp.topic), epochs.get(each.tp), unbroken) for each in task])
+        for task in tasks
     ]
 
 
@@ -151,6 +158,8 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         self._available: Offsets | None = None
         self._asked_at_s = self._looked_at_s = -1.0
         self._logs = Logs({}, {})
+        #: `KafkaLink.unbroken` if `_logs` came by connections that were there afterwards, too.
+        self._unbroken: str | None = None
         self._assigned_is_there = False
         self._triggered_s: float | None = None
         #: Beside the group's offsets that this reader commits, and those that it has committed last.
@@ -218,7 +227,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         if planned.adopted:
             planned = self._taken_over(_offset_of(start), planned)
         cut = planned.cut or self._options.cut._replace(min_records_per_partition=1)
-        return _input_partitions(planned.start, planned.end, planned.ids, cut, planned.epochs)
+        return _input_partitions(planned.start, planned.end, planned.ids, cut, planned.epochs, self._unbroken)
 
     def _taken_over(self, before: SourceOffset, planned: SourceOffset) -> SourceOffset:
         """A micro-batch that Spark's own connector has planned and not committed: where it begins, too.
@@ -293,7 +302,9 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         now_s = time.monotonic()
         if now_s - self._asked_at_s >= _ASK_AGAIN_S:
             anew = now_s - self._looked_at_s >= _LOOK_AGAIN_S
+            before = self._topics.kafka.unbroken
             self._logs = self._topics.logs_there(as_of_now=anew)
+            self._unbroken = before if before == self._topics.kafka.unbroken else None
             self._asked_at_s = now_s
             if anew:
                 self._looked_at_s = now_s
