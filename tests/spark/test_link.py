@@ -13,14 +13,17 @@ pytest.importorskip("pyarrow")
 import pyarrow as pa
 
 from ottla import InternalError, TopicPartition
+from ottla.base.types import topic_id_text
 from ottla.client.errors import ClientError, IllegalStateError
 from ottla.client.net.cluster import Cluster
+from ottla.spark.errors import DataLossError
 from ottla.spark.ledger import BatchKey, SlotMarker
 from ottla.spark.link import KafkaLink, link
 from ottla.spark.options import sink_options
 from ottla.spark.slot_writer import SlotWriter
 from tests.client.blame import blames
 from tests.spark.sink_world import SinkWorld
+from tests.spark.source_world import World
 
 _FAULT = ZeroDivisionError("nobody expects this")
 
@@ -166,3 +169,27 @@ def test_a_slot_after_one_whose_connections_a_fault_has_ended_gets_new_ones(worl
     assert link(options.client) is kafka
     third.send(rows)
     assert third.finish(SlotMarker(BatchKey("q", 1), 0, 1, "digest")).transactional_id
+
+
+def test_s1_a_topic_that_is_made_again_while_its_leader_is_looked_for_is_another_one(
+    config: dict[str, object], bootstrap: str, fresh_name: Callable[[str], str]
+) -> None:
+    """Its rows were read in the place of those that were planned."""
+    source, kafka = World(bootstrap, fresh_name("anew")), KafkaLink(config)
+    source.make(2)
+    try:
+        before = kafka.run(kafka.topics([source.topic], as_of_now=True))
+        info = before.topics[source.topic]
+        source.delete()
+        source.make(3)
+
+        async def fetch() -> object:
+            without = {number: each._replace(leader=-1) for number, each in info.partitions.items()}
+            kafka.cluster.learn(before._replace(topics={source.topic: info._replace(partitions=without)}))
+            tp, meant = TopicPartition(source.topic, 0), topic_id_text(info.topic_id)
+            return await kafka.fetch(tp, 0, topic_id=meant, committed=True, max_bytes=10_000, max_wait_ms=0)
+
+        with pytest.raises(DataLossError, match="was deleted and made again"):
+            kafka.run(fetch())
+    finally:
+        kafka.shut()

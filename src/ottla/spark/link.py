@@ -229,7 +229,7 @@ class KafkaLink:
         async def attempt() -> PartitionData | None:
             try:
                 await self._require_id(tp.topic, topic_id)
-                data = await self._fetch(tp, offset, int(committed), max_bytes, max_wait_ms)
+                data = await self._fetch(tp, topic_id, offset, int(committed), max_bytes, max_wait_ms)
             except (DataLossError, OffsetOutOfRangeError) as error:
                 if end is None or await self._begins_behind(tp, offset) or not doubt.holds([tp]):
                     raise
@@ -286,9 +286,10 @@ class KafkaLink:
         return topic_id_text(self.cluster.snapshot.topic_id(topic)) == topic_id
 
     async def _fetch(
-        self, tp: TopicPartition, offset: int, isolation: int, max_bytes: int, max_wait_ms: int
+        self, tp: TopicPartition, topic_id: str | None, offset: int, isolation: int, max_bytes: int, max_wait_ms: int
     ) -> PartitionData | None:
         leader = await self._requests.leader(tp)
+        await self._require_id(tp.topic, topic_id)  # the leader may be one that was waited for, of another topic
         snapshot = self.cluster.snapshot
         partition = FetchPartition(tp.partition, snapshot.leader_epoch(tp), offset, partition_max_bytes=max_bytes)
         request = FetchRequest(
