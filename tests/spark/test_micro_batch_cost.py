@@ -1,9 +1,13 @@
 """What a small micro-batch asks of Kafka, and how often it waits for the link: counted, for the time is another's."""
 
 import gc
+import os
 import random
+import signal
+import threading
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,9 +29,13 @@ from ottla.spark.options import SourceOptions, source_options
 from ottla.spark.sink import KafkaSink
 from ottla.spark.source import OttlaStreamReader
 from ottla.spark.topics import Topics
+from ottla.testing import Broker
 from ottla.wire.apis import ApiKey
 from tests.spark.sink_world import QUERY, SinkWorld
 from tests.spark.source_world import ALL, ROWS, World, restored
+
+#: A hang is a failure.
+_PATIENCE_S = 10
 
 
 class Asked(Cluster):
@@ -183,3 +191,33 @@ def test_s2_a_task_that_fails_before_its_first_row_leaves_nothing_open(world: Si
     with pytest.raises(ValueError, match="a fault of the user's function"):
         driver.write(BatchKey(QUERY, 0), 1, broken())
     assert world.open_transactions() == [slot_id(world.sink, 0)]
+
+
+def test_s2_a_task_without_rows_waits_for_no_broker(fresh_name: Callable[[str], str], tmp_path: Path) -> None:
+    """Its transaction may have begun for nothing. A task that fails says so at once, too."""
+    (tmp_path / "offsets").mkdir()
+    ended: list[str] = []
+
+    def broken() -> Iterator[Any]:
+        yield from ()
+        raise ValueError("a fault of the user's function")
+
+    def without_rows(driver: KafkaSink) -> None:
+        with pytest.raises(ValueError, match="a fault of the user's function"):
+            driver.write(BatchKey(QUERY, 0), 2, broken())
+        ended.append("a fault")
+        assert driver.write(BatchKey(QUERY, 0), 1, iter(())).rows == 0
+        ended.append("no rows")
+
+    with Broker() as broker:
+        world = SinkWorld.create(broker.bootstrap_servers, fresh_name("words"), tmp_path)
+        driver = world.driver(**{"kafka.max.block.ms": "3600000"})
+        assert driver.write(BatchKey(QUERY, 0), 0, iter([words("a")])).rows == 1
+        assert broker.pid is not None
+        os.kill(broker.pid, signal.SIGSTOP)
+        task = threading.Thread(target=without_rows, args=(driver,), daemon=True)
+        task.start()
+        task.join(_PATIENCE_S)
+        os.kill(broker.pid, signal.SIGCONT)
+        assert ended == ["a fault", "no rows"]
+        assert world.open_transactions() == [slot_id(world.sink, 0)]

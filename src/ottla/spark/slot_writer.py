@@ -1,5 +1,6 @@
 """Writes rows as records: the producers of the sink's tasks."""
 
+import asyncio
 import logging
 import os
 from collections.abc import Iterator, Mapping
@@ -63,11 +64,16 @@ class SlotWriter:
         """
         self._options = options
         self._kafka: KafkaLink = link(options.client)
-        self._opening = self._kafka.submit(self._open(slot_id(self._options.sink_id, slot, attempt)))
+        self._opening_task: asyncio.Task[Any] | None = None
+        self._opening = self._kafka.submit(self._opened(slot_id(self._options.sink_id, slot, attempt)))
 
     def begin(self) -> None:
         """Wait until the transaction has begun. Raises why it cannot."""
         self._opening.result()
+
+    async def _opened(self, transactional_id: str) -> AsyncProducer:
+        self._opening_task = asyncio.current_task()
+        return await self._open(transactional_id)
 
     async def _open(self, transactional_id: str) -> AsyncProducer:
         """A transaction of a new producer: where the broker has two-phase commit, one that no time-out can end."""
@@ -115,15 +121,23 @@ class SlotWriter:
         return Handle(*await producer.detach_transaction())
 
     def give_up(self) -> None:
-        """Abort the transaction, unless a newer attempt has aborted it. What prevents that is logged, not raised."""
+        """Abort the transaction, unless a newer attempt has aborted it. What prevents that is logged, not raised.
+
+        One that has not begun yet is not waited for: Kafka may not answer, and a task without rows needs nothing of it.
+        """
         try:
-            producer = self._opening.result()
-        except OttlaError:
-            return  # it has not begun
-        try:
-            self._kafka.run(producer.close(_GIVE_UP_S))
+            self._kafka.run(self._give_up())
         except OttlaError as error:
             log.warning("the slot's transaction stays open for now: %s", error)
+
+    async def _give_up(self) -> None:
+        task = self._opening_task
+        assert task is not None  # what was handed to the loop first has begun first
+        task.cancel()
+        await asyncio.wait([task], timeout=_GIVE_UP_S)  # one that is cancelled closes its producer
+        if task.done() and not task.cancelled() and task.exception() is None:
+            producer: AsyncProducer = task.result()
+            await producer.close(_GIVE_UP_S)
 
 
 _PLAIN: dict[tuple[Any, ...], Producer] = {}
