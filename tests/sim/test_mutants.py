@@ -23,4 +23,5 @@ def test_a_bug_that_is_put_in_is_caught(name: str) -> None:
             found = {anomaly.name for anomaly in World(seed, mutant.kind, _SHORT).run().anomalies}
             if found & mutant.caught_as:
                 return
-    pytest.fail(f"{name}: no {' or '.join(sorted(mutant.caught_as))} in {_MOST_SEEDS} worlds from {mutant.first_seed} on")
+    expected = " or ".join(sorted(mutant.caught_as))
+    pytest.fail(f"{name}: no {expected} in {_MOST_SEEDS} worlds from {mutant.first_seed} on")
