@@ -149,6 +149,23 @@ def columns_go_in_and_out(servers: str) -> None:
     assert found[1] == [b"%d" % n for n in range(1, 1_000, 2)]
 
 
+def columns_are_what_was_sent_where_memory_of_batches_is_used_again(servers: str) -> None:
+    pa = pytest.importorskip("pyarrow")
+    topic, tables = make_topic(servers), 30
+    texts = [[b"%07d" % (10_000 * table + row) * 10 for row in range(10_000)] for table in range(tables)]
+    with Producer({"bootstrap.servers": servers, "buffer.memory": 4_000_000}) as producer:
+        for text in texts:
+            producer.send_arrow(topic, pa.record_batch({"value": text}))
+        producer.flush(PATIENCE_S)
+    found: list[bytes] = []
+    with Consumer({"bootstrap.servers": servers, "auto.offset.reset": "earliest"}) as consumer:
+        consumer.assign(partitions_of(topic, 1))
+        while len(found) < 10_000 * tables:
+            for columns in consumer.poll_arrow(PATIENCE_S).values():
+                found += columns.column("value").to_pylist()
+    assert found == [value for text in texts for value in text]
+
+
 # --- groups ---
 
 
@@ -437,6 +454,7 @@ BLOCKING: list[Callable[[str], None]] = [
     p4_order_holds_with_many_small_batches_in_flight,
     p6_equal_records_are_two_records,
     columns_go_in_and_out,
+    columns_are_what_was_sent_where_memory_of_batches_is_used_again,
     g11_members_share_and_take_over,
     g9_who_does_not_poll_in_time_leaves_the_group_and_is_told_so,
     g10_who_closes_without_leaving_is_kept_until_its_session_ends,

@@ -18,6 +18,7 @@ from ottla.wire.batch import (
     parse_header,
     set_log_append_time,
 )
+from ottla.wire.spare_memory import SpareMemory
 from tests.counted_calls import calls
 from tests.wire.forms import INSTALLED, Form, both_forms
 from tests.wire.rows import NOW_MS, Row, rows
@@ -189,11 +190,24 @@ def test_columns_of_another_type_are_refused_by_name(form: Form) -> None:
 
 
 @both_forms
+@pytest.mark.parametrize("order", [list, reversed])
+def test_rows_of_very_different_sizes_are_dealt_within_the_limit(form: Form, order: Any) -> None:
+    values = list(order([b"v" * 2 ** (at // 64) for at in range(1_000)]))
+    table = pa.table({"value": values})
+    builders = list(form.columns.encode_in_batches(table, 100_000, now_ms=NOW_MS, spare=SpareMemory(2**20)))
+    assert all(builder.size_bytes <= 100_000 for builder in builders)
+    assert [row.value for builder in builders for row in form.records.decode_batch(builder.build())] == values
+    assert list(form.columns.encode_in_batches(table.slice(0, 0), 100_000)) == []
+    assert len(list(form.columns.encode_in_batches(table.slice(0, 3), 0))) == 3
+
+
+@both_forms
 def test_rows_are_dealt_to_batches_of_a_limited_size(form: Form) -> None:
     table = pa.table({"value": [b"%0100d" % at for at in range(1000)]})
     builders = list(form.columns.encode_in_batches(table, 16_384, now_ms=NOW_MS))
     batches = [builder.build() for builder in builders]
     assert len(batches) == 7 and all(len(batch) <= 16_384 for batch in batches)
+    assert {builder.record_count for builder in builders[:-1]} == {143} and builders[-1].record_count == 142
     got = [row.value for batch in batches for row in form.records.decode_batch(batch)]
     assert got == table.column("value").to_pylist()
     assert [parse_header(batch).record_count for batch in batches] == [builder.record_count for builder in builders]

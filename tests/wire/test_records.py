@@ -20,6 +20,7 @@ from ottla.wire.batch import (
     set_log_append_time,
     validate,
 )
+from ottla.wire.spare_memory import SpareMemory
 from tests.wire.forms import INSTALLED, INTERPRETED, Form, both_forms
 from tests.wire.rows import HEADER, NOW_MS, Row, rows
 
@@ -102,6 +103,49 @@ def test_build_stamps_the_producer_and_may_be_repeated(form: Form) -> None:
     assert parse_header(second).producer_id == 8
     (record,) = form.records.decode_batch(second)
     assert record.headers == (("h", b"1"), ("h", None))
+
+
+@both_forms
+@pytest.mark.parametrize("compression", Compression)
+@given(given_rows=st.lists(rows, min_size=1, max_size=20), expected_bytes=st.sampled_from([0, 200, 200_000]))
+def test_a_batch_that_is_sealed_is_the_one_that_is_built(
+    form: Form, compression: Compression, given_rows: list[Row], expected_bytes: int
+) -> None:
+    builder = form.records.BatchBuilder(200_000, expected_bytes, SpareMemory(2**20))
+    for row in given_rows:
+        builder.try_append(*row)
+    built = builder.build(3, 4, 5, True, compression)
+    sealed = builder.seal(3, 4, 5, True, compression, None)
+    assert sealed == built
+    assert builder.try_append(NOW_MS, b"k", b"v", ()) == -1
+    assert sealed == built
+
+
+@both_forms
+def test_records_that_fill_their_memory_are_not_copied_and_it_is_used_again_when_the_batch_is_gone(form: Form) -> None:
+    spare = SpareMemory(2**23)
+    builders = [form.records.BatchBuilder(2**20, 2**20, spare) for _ in range(2)]
+    for builder in builders:
+        while builder.try_append(NOW_MS, None, b"v" * 1_000, ()) >= 0:
+            pass
+    sealed = [builder.seal(3, 4, 5, True, Compression.NONE, None) for builder in builders]
+    whose = [batch.obj for batch in sealed]
+    assert [len(memory) for memory in whose] == [2**20, 2**20] and whose[0] is not whose[1]
+    content = bytes(sealed[0])
+    del builder, builders, sealed[1]
+    assert form.records.BatchBuilder(2**20, 2**20, spare).body().obj is whose[1]
+    assert sealed[0] == content
+    del sealed
+    assert form.records.BatchBuilder(2**20, 2**20, spare).body().obj is whose[0]
+
+
+@both_forms
+def test_a_batch_of_few_records_does_not_hold_the_memory_of_many(form: Form) -> None:
+    builder = form.records.BatchBuilder(2**20, 2**20)
+    builder.try_append(NOW_MS, None, b"few", ())
+    assert isinstance(builder.seal(3, 4, 5, True, Compression.NONE, None), bytes)
+    with pytest.raises(ValueError, match="without records"):
+        form.records.BatchBuilder(10).seal(3, 4, 5, True, Compression.NONE, None)
 
 
 @both_forms

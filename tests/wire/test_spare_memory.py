@@ -65,6 +65,14 @@ def test_no_more_is_kept_than_was_said() -> None:
     assert spare.known_bytes == 4 * _MB, "more than half of it is not kept"
 
 
+def test_of_what_is_in_use_only_some_are_looked_at() -> None:
+    spare = SpareMemory(64 * _MB)
+    taken = [spare.take(_MB) for _ in range(20)]
+    before = list(spare._known)
+    taken.append(spare.take(_MB))
+    assert list(spare._known) == [*before[8:], *before[:8], taken[-1].obj], "eight, which come last the next time"
+
+
 def test_a_small_frame_does_not_take_what_large_ones_need() -> None:
     spare = SpareMemory(64 * _MB)
     large = spare.take(8 * _MB).obj

@@ -182,6 +182,9 @@ REUSED_FRAME_BYTES: Final = 262_144
 #: Bytes of such memory that all clients of a process keep: the answers to a few fetches of four partitions with the
 #: default `max.partition.fetch.bytes`. An answer of more than half of it gets new memory.
 MAX_SPARE_BYTES: Final = 16_777_216
+#: Bytes of memory that the large batches of all producers of a process are built in, and that is used again: somewhat
+#: more than the default `buffer.memory`, for a pool that is smaller than what is in use finds nothing.
+MAX_SPARE_BATCH_BYTES: Final = 50_331_648
 #: Bytes of such a frame that are taken from the socket at once.
 RECEIVED_AT_ONCE_BYTES: Final = 1_048_576
 

@@ -106,7 +106,8 @@ class SlotWriter:
         """Queue rows. Waits when `buffer.memory` is full; raises when this attempt was fenced."""
         producer = self._opening.result()
         for topic, rows in rows_by_topic(self._options, batch):
-            self._kafka.run(producer.ensure_topic(topic))
+            if not producer.knows(topic):
+                self._kafka.run(producer.ensure_topic(topic))
             for partition, builder in producer.encode_arrow(topic, rows, None):
                 if producer.try_send_batch(topic, partition, builder) is None:
                     self._kafka.run(producer.send_batch(topic, partition, builder))

@@ -99,7 +99,8 @@ class StagingWriter:
     def send(self, batch: Any) -> None:
         """Encode rows, and stage them. Raises ConfigError or KafkaError if they cannot be written at all."""
         for topic, rows in rows_by_topic(self._options, batch):
-            self._kafka.run(self._encoder.ensure_topic(topic))
+            if not self._encoder.knows(topic):
+                self._kafka.run(self._encoder.ensure_topic(topic))
             partitions = self._kafka.run(self._encoder.partitions_for(topic))
             for partition, builder in self._encoder.encode_arrow(topic, rows, None):
                 # Rows without a key may go anywhere; the tasks of a batch begin at different partitions.

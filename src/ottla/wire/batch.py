@@ -53,6 +53,7 @@ __all__ = [
     "compression_number",
     "control_batch",
     "find_whole_batch",
+    "header_of",
     "is_emptied",
     "is_old_message",
     "is_transactional",
@@ -440,9 +441,14 @@ def control_batch(
 
 def join_batch(header: BatchHeader, body: Buffer) -> bytes:
     """A batch of `header`, whose length and CRC are set here, and of `body`, in one copy."""
+    return b"".join((header_of(header, body), body))
+
+
+def header_of(header: BatchHeader, body: Buffer) -> bytes:
+    """The 61 bytes that go in front of `body`: those of `header`, with the length and the CRC of both."""
     packed = _HEADER.pack(*header._replace(length=_SMALLEST_LENGTH + len(body)))
     crc = crc32c(body, crc32c(packed[CRC_START:]))  # over both, without joining them first
-    return b"".join((packed[:_CRC_AT], _CRC.pack(crc), packed[CRC_START:], body))
+    return b"".join((packed[:_CRC_AT], _CRC.pack(crc), packed[CRC_START:]))
 
 
 def pack_header(header: BatchHeader) -> bytes:

@@ -31,7 +31,7 @@ cdef class StructPlan:
 @cython.final
 cdef class Reader:
     cdef object data
-    cdef const unsigned char[:] view
+    cdef const unsigned char[::1] view
     cdef Py_ssize_t end
     cdef Py_ssize_t elements_left
     cdef Py_ssize_t max_field_bytes
@@ -71,10 +71,11 @@ cdef class Reader:
 @cython.final
 cdef class Writer:
     cdef bytearray data
-    cdef unsigned char[:] view
+    cdef unsigned char[::1] view
     cdef Py_ssize_t capacity
     cdef public Py_ssize_t pos
     cdef int room(self, Py_ssize_t n) except -1
+    cdef int grow(self, Py_ssize_t needed) except -1
     cdef list pieces
     cdef bytes finish(self)
     cdef list finish_pieces(self)

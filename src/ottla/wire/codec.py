@@ -281,11 +281,15 @@ class Writer:
     def room(self, n: int) -> None:
         """Make sure that `n` more bytes fit."""
         if self.pos + n > self.capacity:
-            self.capacity = max(self.capacity * 2, self.pos + n)
-            grown = bytearray(self.capacity)
-            grown[: self.pos] = self.data[: self.pos]
-            self.data = grown
-            self.view = grown
+            self.grow(self.pos + n)
+
+    def grow(self, needed: int) -> None:
+        """Compiled, a function that sets a view is slow, also where it does not come to that."""
+        self.capacity = max(self.capacity * 2, needed)
+        grown = bytearray(self.capacity)
+        grown[: self.pos] = self.data[: self.pos]
+        self.data = grown
+        self.view = grown
 
     def finish(self) -> bytes:
         """What was written."""

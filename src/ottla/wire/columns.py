@@ -30,6 +30,7 @@ from ottla.wire.batch import (
 from ottla.wire.record_codec import ColumnFiller, RecordCursor
 from ottla.wire.record_writer import pack_headers
 from ottla.wire.records import BatchBuilder, open_batch
+from ottla.wire.spare_memory import SpareMemory
 
 HEADER_TYPE: Final = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
 HEADERS_TYPE: Final = pa.list_(pa.field("item", HEADER_TYPE, nullable=False))
@@ -47,6 +48,8 @@ SCHEMA: Final = pa.schema(
 _WITHOUT_HEADERS: Final = pa.schema(list(SCHEMA)[:5])
 _MAX_INT64: Final = 2**63 - 1
 _NO_LIMIT_BYTES: Final = 2**31 - 1
+#: What a record takes beside its key and value, about, and beside their places in an Arrow column.
+_FRAMING_BYTES: Final = 8
 _NO_HEADERS: Final = pack_headers(())
 
 
@@ -276,13 +279,20 @@ def encode_columns(
     return bytes(sealed)
 
 
-def encode_in_batches(batch: Any, limit_bytes: int, *, now_ms: int = NO_TIMESTAMP) -> Iterator[BatchBuilder]:
-    """Full builders, each of at most `limit_bytes` (`batch.size`) before compression, holding all rows in order."""
+def encode_in_batches(
+    batch: Any, limit_bytes: int, *, now_ms: int = NO_TIMESTAMP, spare: SpareMemory | None = None
+) -> Iterator[BatchBuilder]:
+    """Builders with all rows in order, as many in each as in the others if they are of one size.
+
+    Each has at most `limit_bytes` (`batch.size`) before compression, and memory of `spare` if that is much.
+    """
     source = column_source(batch, now_ms=now_ms)
+    about_bytes = batch.nbytes + source.rows * _FRAMING_BYTES
+    parts = -(-about_bytes // max(limit_bytes, 1))
     done = 0
     while done < source.rows:
-        builder = BatchBuilder(limit_bytes, expected_bytes=batch.nbytes)
-        done += source.append_to(builder, done)
+        builder = BatchBuilder(limit_bytes, 9 * about_bytes // (8 * parts), spare)  # some rows are larger than others
+        done += source.append_to(builder, done, done + -(-source.rows // parts))
         yield builder
 
 

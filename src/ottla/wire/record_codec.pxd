@@ -113,4 +113,6 @@ cdef class ColumnFiller:
     cpdef int fill(self, RecordCursor cursor, long long start_offset, long long end_offset, int timestamp_type) except -1
     @cython.locals(row=Py_ssize_t, bit=int)
     cdef int add(self, RecordCursor cursor, int timestamp_type) except -1
+    cdef int copy_key(self, RecordCursor cursor) except -1
+    cdef int copy_value(self, RecordCursor cursor) except -1
     cdef int add_headers(self, RecordCursor cursor, Py_ssize_t row) except -1

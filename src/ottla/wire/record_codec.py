@@ -436,7 +436,7 @@ class ColumnFiller:
                     self.keys_to, self.key_bytes, cursor.raw, cursor.key_at, cursor.key_size
                 )
             else:
-                self.key_data[self.key_bytes : self.key_bytes + cursor.key_size] = cursor.key()
+                self.copy_key(cursor)
             self.key_bytes = self.key_bytes + cursor.key_size
             self.key_valid[row >> 3] |= bit
         else:
@@ -448,7 +448,7 @@ class ColumnFiller:
                     self.values_to, self.value_bytes, cursor.raw, cursor.value_at, cursor.value_size
                 )
             else:
-                self.value_data[self.value_bytes : self.value_bytes + cursor.value_size] = cursor.value()
+                self.copy_value(cursor)
             self.value_bytes = self.value_bytes + cursor.value_size
             self.value_valid[row >> 3] |= bit
         else:
@@ -457,6 +457,16 @@ class ColumnFiller:
         if self.with_headers:
             self.add_headers(cursor, row)
         self.rows = row + 1
+        return 0
+
+    # Slices, for the interpreter: a function with one is slow when it is compiled, also where it does not come to that.
+
+    def copy_key(self, cursor: RecordCursor) -> int:
+        self.key_data[self.key_bytes : self.key_bytes + cursor.key_size] = cursor.key()
+        return 0
+
+    def copy_value(self, cursor: RecordCursor) -> int:
+        self.value_data[self.value_bytes : self.value_bytes + cursor.value_size] = cursor.value()
         return 0
 
     def add_headers(self, cursor: RecordCursor, row: int) -> int:

@@ -7,12 +7,18 @@ A compiled module like that one: plain Python, typed by `record_writer.pxd`, als
 from collections.abc import Iterable
 from typing import Any
 
+from ottla.wire.spare_memory import SpareMemory
+
 #: Told by the loader: the compiled module is no .py file.
 COMPILED = not __file__.endswith(".py")
 
 #: Later times cannot be written, so that the difference of any two fits 64 bits; the year is 146 million.
 _TIMESTAMP_END_MS = 2**62
 _FIRST_CAPACITY_BYTES = 1024
+#: Room in front of the records, for the header of a batch (`batch.HEADER_BYTES`).
+_HEAD_BYTES = 61
+#: Smaller buffers are quick to have new, and would be in the way of a search for the larger ones.
+_SPARE_BYTES = 131_072
 _MAX_INT32 = 2**31 - 1
 #: Records of one batch: its length field is a signed number of 32 bits and counts 49 bytes of the header too.
 _MAX_BODY_BYTES = 2**31 - 1 - 49
@@ -24,42 +30,34 @@ _NO_PACKED_HEADERS = b"\x00"
 Header = tuple[str, bytes | None]
 
 
-def _copy(target: Any, at: int, source: Any, start: int, size: int) -> None:
-    """Copy between two views: compiled, the loop becomes vector moves; interpreted, a slice is the fast way."""
-    if COMPILED:
-        for i in range(size):
-            target[at + i] = source[start + i]
-    else:
-        target[at : at + size] = source[start : start + size]
-
-
-def _copy_bytes(target: Any, at: int, source: bytes, size: int) -> None:
-    """The same from a bytes object, which compiled code reads without making a view."""
-    if COMPILED:
-        raw = source
-        for i in range(size):
-            target[at + i] = raw[i]
-    else:
-        target[at : at + size] = source
-
-
 class RecordWriter:
     """Records of one batch being built, uncompressed, in one growing buffer.
 
     `limit_bytes` bounds the records' bytes, but a first record always fits, however large. A buffer that begins with
-    room for `expected_bytes` need not grow, which is copying.
+    room for `expected_bytes` need not grow, which is copying. A large one is memory of `spare`, if that is given.
     """
 
-    def __init__(self, limit_bytes: int, expected_bytes: int = 0) -> None:
+    def __init__(self, limit_bytes: int, expected_bytes: int = 0, spare: SpareMemory | None = None) -> None:
         self.limit_bytes = limit_bytes
+        self.spare = spare
         self.used = 0
         self.count = 0
         self.last_offset_delta = -1
         self.base_timestamp_ms = -1
         self.max_timestamp_ms = -1
-        self.capacity = max(min(expected_bytes, limit_bytes), _FIRST_CAPACITY_BYTES)
-        self.data = bytearray(self.capacity)
-        self.view = self.data
+        self.take_memory(max(min(expected_bytes, limit_bytes), _FIRST_CAPACITY_BYTES))
+
+    def take_memory(self, capacity: int) -> int:
+        self.capacity = capacity
+        size = _HEAD_BYTES + capacity
+        if self.spare is None or size < _SPARE_BYTES:
+            self.memory = memoryview(bytearray(size))
+        else:
+            self.memory = self.spare.take(size)
+        self.view = self.memory[_HEAD_BYTES:]
+        if COMPILED:
+            self.to = start_of(self.view)  # type: ignore[name-defined]  # noqa: F821  in the .pxd
+        return 0
 
     def try_append(self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Iterable[Header]) -> int:
         """Add a record; its relative offset, or -1 when the batch is full and the record was not added.
@@ -87,14 +85,11 @@ class RecordWriter:
             return False
         self.put_varint(key_size)
         if key is not None:
-            _copy_bytes(self.view, self.used, key, key_size)
-            self.used = self.used + key_size
+            self.put_bytes(key, key_size)
         self.put_varint(value_size)
         if value is not None:
-            _copy_bytes(self.view, self.used, value, value_size)
-            self.used = self.used + value_size
-        _copy_bytes(self.view, self.used, packed, len(packed))
-        self.used = self.used + len(packed)
+            self.put_bytes(value, value_size)
+        self.put_bytes(packed, len(packed))
         return True
 
     def begin_record(
@@ -158,16 +153,33 @@ class RecordWriter:
                 break
             self.put_field(key_view, row, key_size)
             self.put_field(value_view, row, value_size)
-            _copy_bytes(self.view, self.used, packed, len(packed))
-            self.used = self.used + len(packed)
+            self.put_bytes(packed, len(packed))
             row = row + 1
         return row - start
 
     def put_field(self, column: "_BinaryView", row: int, size: int) -> int:
         self.put_varint(size)
         if size > 0:
-            _copy(self.view, self.used, column.data, column.offsets[row], size)
+            start = column.offsets[row]
+            if COMPILED:
+                move_bytes(self.to, self.used, column.raw, start, size)  # type: ignore[name-defined]  # noqa: F821
+            else:
+                self.put_slice(column.data, start, size)
             self.used = self.used + size
+        return 0
+
+    def put_bytes(self, source: bytes, size: int) -> int:
+        if COMPILED:
+            raw = source
+            move_bytes(self.to, self.used, raw, 0, size)  # type: ignore[name-defined]  # noqa: F821
+        else:
+            self.put_slice(source, 0, size)
+        self.used = self.used + size
+        return 0
+
+    def put_slice(self, source: Any, start: int, size: int) -> int:
+        """Interpreted, a slice is the fast way. A function that has one in it is slow when it is compiled."""
+        self.view[self.used : self.used + size] = source[start : start + size]
         return 0
 
     def put_varint(self, value: int) -> int:
@@ -182,16 +194,25 @@ class RecordWriter:
         return 0
 
     def grow(self, needed: int) -> int:
-        self.capacity = max(min(self.capacity * 2, self.limit_bytes), needed)
-        larger = bytearray(self.capacity)
-        larger[: self.used] = self.body()
-        self.data = larger
-        self.view = larger
+        written = self.body()
+        self.take_memory(max(min(self.capacity * 2, self.limit_bytes), needed))
+        self.body()[:] = written
         return 0
 
     def body(self) -> memoryview:
         """The records, uncompressed."""
-        return memoryview(self.data)[: self.used]
+        records: memoryview = self.memory[_HEAD_BYTES : _HEAD_BYTES + self.used]
+        return records
+
+    def close(self) -> None:
+        """Take no more records. There is one."""
+        self.limit_bytes = 0
+
+    def with_head(self, head: bytes) -> memoryview:
+        """`head`, which is as long as a batch's header, and the records behind it, in the writer's own memory."""
+        whole: memoryview = self.memory[: _HEAD_BYTES + self.used]
+        whole[:_HEAD_BYTES] = head
+        return whole
 
 
 class _BinaryView:
@@ -202,6 +223,8 @@ class _BinaryView:
         self.has_nulls = False
         if column is not None:
             self.offsets, self.data, valid, self.valid_at = column
+            if COMPILED:
+                self.raw = address_of(self.data)  # type: ignore[name-defined]  # noqa: F821  in the .pxd
             if valid is not None:
                 self.has_nulls = True
                 self.valid = valid

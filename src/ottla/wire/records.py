@@ -23,12 +23,14 @@ from ottla.wire.batch import (
     CorruptBatchError,
     TimestampType,
     check_integrity,
+    header_of,
     join_batch,
     parse_header,
 )
 from ottla.wire.compression import compress, decompress
 from ottla.wire.record_codec import RecordCursor, read_consumer_records, read_records
 from ottla.wire.record_writer import RecordWriter
+from ottla.wire.spare_memory import SpareMemory
 
 __all__ = [
     "BatchBuilder",
@@ -205,14 +207,15 @@ def encode_batch(
 
 
 class BatchBuilder(RecordWriter):
-    """A batch that the producer builds: `try_append` (or `append_rows`) until it is full, then `build`.
+    """A batch that the producer builds: `try_append` (or `append_rows`) until it is full, then `build` or `seal`.
 
     `limit_bytes` bounds the batch before compression, its header included (`batch.size`); a first record is taken
-    however large it is. It begins with room for `expected_bytes`. Not safe for two threads at once.
+    however large it is. It begins with room for `expected_bytes`, in memory of `spare` if that is much. Not safe for
+    two threads at once.
     """
 
-    def __init__(self, limit_bytes: int, expected_bytes: int = 0) -> None:
-        super().__init__(max(limit_bytes - HEADER_BYTES, 0), expected_bytes)
+    def __init__(self, limit_bytes: int, expected_bytes: int = 0, spare: SpareMemory | None = None) -> None:
+        super().__init__(max(limit_bytes - HEADER_BYTES, 0), expected_bytes, spare)
 
     @property
     def record_count(self) -> int:
@@ -234,7 +237,35 @@ class BatchBuilder(RecordWriter):
         level: int | None = None,
     ) -> bytes:
         """The batch, sealed, with base offset 0. May be called again with other arguments. ValueError when empty."""
-        header = BatchHeader(
+        header = self._header(producer_id, producer_epoch, base_sequence, transactional, compression)
+        return _seal_writer(self, compression, level, header)
+
+    def seal(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        transactional: bool,
+        compression: Compression,
+        level: int | None,
+    ) -> Buffer:
+        """What `build` makes, for the last time: no more records are taken. Records that are not compressed are not
+        copied, unless they leave most of their memory empty: then the batch is a view of it."""
+        self.close()
+        if compression is not Compression.NONE or self.used < self.capacity // 2:
+            return self.build(producer_id, producer_epoch, base_sequence, transactional, compression, level)
+        header = self._header(producer_id, producer_epoch, base_sequence, transactional, compression)
+        return self.with_head(header_of(header, self.body()))
+
+    def _header(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        transactional: bool,
+        compression: Compression,
+    ) -> BatchHeader:
+        return BatchHeader(
             0,
             0,
             NO_PARTITION_LEADER_EPOCH,
@@ -249,7 +280,6 @@ class BatchBuilder(RecordWriter):
             base_sequence,
             self.count,
         )
-        return _seal_writer(self, compression, level, header)
 
 
 def _attributes(compression: Compression, transactional: bool, timestamp_type: TimestampType) -> int:

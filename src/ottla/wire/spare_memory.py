@@ -16,6 +16,8 @@ _HUGE_PAGE_BYTES: Final = 2_097_152
 _STEP_BYTES: Final = 262_144
 #: A frame does not get memory that is more times as large.
 _MOST_TIMES: Final = 4
+#: If so many that were given before all others do not do, the search ends: each look takes a microsecond or two.
+_MOST_LOOKS: Final = 8
 
 
 class SpareMemory:
@@ -51,7 +53,7 @@ class SpareMemory:
     def _free(self, size_bytes: int) -> mmap.mmap | None:
         """What fits and nobody uses. It is not known any more."""
         with suppress(IndexError):  # other threads have taken the rest
-            for _ in range(len(self._known)):
+            for _ in range(min(len(self._known), _MOST_LOOKS)):
                 memory = self._known.popleft()
                 if size_bytes <= len(memory) <= size_bytes * _MOST_TIMES and _is_free(memory):
                     return memory

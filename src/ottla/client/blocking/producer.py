@@ -86,7 +86,8 @@ class Producer:
     ) -> list[Delivery]:
         """Queue the rows of a pyarrow RecordBatch or Table; see `AsyncProducer.send_arrow`."""
         producer = self._producer
-        self._thread.run(producer.ensure_topic(topic))
+        if not producer.knows(topic):
+            self._thread.run(producer.ensure_topic(topic))
         deliveries = []
         for number, builder in producer.encode_arrow(topic, record_batch, partition):
             delivery = producer.try_send_batch(topic, number, builder)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 #: Columns are fast only in large batches. Brokers accept 1 MiB by default (`max.message.bytes`).
-LEAST_BATCH_BYTES = 524_288
+LEAST_BATCH_BYTES = 1_000_000
 
 
 def split_by_partition(

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.clock import Clock
+from ottla.base.limits import MAX_SPARE_BATCH_BYTES
 from ottla.client.config.producer import producer_config
 from ottla.client.core.metadata import ClusterSnapshot
 from ottla.client.core.producer.accumulator import NOT_KNOWN
@@ -37,6 +38,7 @@ from ottla.client.producer.refused import refused
 from ottla.client.producer.transactional import Transactional
 from ottla.client.serdes import serialize, serializer
 from ottla.client.shell.driver import Driver
+from ottla.wire.spare_memory import SpareMemory
 
 if TYPE_CHECKING:
     import pyarrow
@@ -48,6 +50,8 @@ log = logging.getLogger("ottla.producer")
 
 #: Called with the record's Delivery when its fate is known.
 OnDelivery = Callable[[Delivery], object]
+#: Of the large batches of all producers of this process.
+_SPARE = SpareMemory(MAX_SPARE_BATCH_BYTES)
 _NO_HEADERS: tuple[tuple[str, bytes | None], ...] = ()
 _Headers = Iterable[tuple[str, bytes | None]]
 _Take = Callable[[str, Any, Any, int | None, int | None, _Headers, OnDelivery | None], Delivery | None]
@@ -89,7 +93,7 @@ class AsyncProducer(Transactional):
         self._cluster = cluster or Cluster(self.config, rng, auto_create_topics=True)
         self._supervisor = Supervisor("the producer")
         self._supervisor.on_crash(self._crashed)
-        super().__init__(ProducerCore(self.config, rng, Delivery))
+        super().__init__(ProducerCore(self.config, rng, Delivery, _SPARE))
         #: Held around every call of the core, by the user's threads and by the loop.
         self._lock = threading.Lock()
         self._records = self._core.accumulator
@@ -304,6 +308,10 @@ class AsyncProducer(Transactional):
         if not self._records.knows(topic):
             await self.make_way(topic, Deadline(self.config.max_block_ms))
 
+    def knows(self, topic: str) -> bool:
+        """Whether `ensure_topic` has nothing to wait for. In any thread."""
+        return self._records.knows(topic)
+
     async def send_batch(self, topic: str, partition: int | None, builder: "BatchBuilder") -> Delivery:
         """Queue a whole batch; waits for room in `buffer.memory`. Raises BufferExhaustedError."""
         delivery = self.try_send_batch(topic, partition, builder)
@@ -328,7 +336,7 @@ class AsyncProducer(Transactional):
             self._not_taken(error)
             raise
         for number, rows in pieces:
-            for builder in encode_in_batches(rows, limit, now_ms=now_ms):
+            for builder in encode_in_batches(rows, limit, now_ms=now_ms, spare=_SPARE):
                 yield number, builder
 
     def try_send_batch(self, topic: str, partition: int | None, builder: "BatchBuilder") -> Delivery | None:

@@ -1,7 +1,7 @@
 # Types of kept_records.py for Cython; the .py runs without this file.
 cimport cython
 from ottla.log.cleaner.offset_map cimport OffsetMap
-from ottla.wire.record_codec cimport RecordCursor, move_bytes, start_of
+from ottla.wire.record_codec cimport RecordCursor, move_bytes
 from ottla.wire.record_writer cimport RecordWriter, pack_headers, varint_size
 
 cdef bint COMPILED
@@ -21,6 +21,7 @@ cdef class Marks:
 cdef class KeptRecords(RecordWriter):
     @cython.locals(end=int, index=Py_ssize_t)
     cpdef object take(self, RecordCursor cursor, Marks marks, int at_most, Py_ssize_t most_bytes)
-    @cython.locals(headers=bytes, time_delta=cython.longlong, offset_delta=cython.longlong, size=Py_ssize_t, needed=Py_ssize_t, raw="const unsigned char *", i=Py_ssize_t)
+    @cython.locals(headers=bytes, time_delta=cython.longlong, offset_delta=cython.longlong, size=Py_ssize_t, needed=Py_ssize_t)
     cdef int add(self, RecordCursor cursor) except -1
     cdef int copy(self, RecordCursor cursor, Py_ssize_t at, Py_ssize_t size) except -1
+    cdef int copy_slice(self, RecordCursor cursor, Py_ssize_t at, Py_ssize_t size) except -1

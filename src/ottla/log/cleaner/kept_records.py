@@ -101,17 +101,19 @@ class KeptRecords(RecordWriter):
         self.copy(cursor, cursor.key_at, cursor.key_size)
         self.put_varint(cursor.value_size)
         self.copy(cursor, cursor.value_at, cursor.value_size)
-        raw = headers
-        for i in range(len(headers)):
-            self.view[self.used + i] = raw[i]
-        self.used = self.used + len(headers)
+        self.put_bytes(headers, len(headers))
         return 0
 
     def copy(self, cursor: RecordCursor, at: int, size: int) -> int:
         if size > 0:
             if COMPILED:
-                move_bytes(start_of(self.view), self.used, cursor.raw, at, size)  # type: ignore[name-defined]  # noqa: F821
+                move_bytes(self.to, self.used, cursor.raw, at, size)  # type: ignore[name-defined]  # noqa: F821
             else:
-                self.view[self.used : self.used + size] = cursor.raw[at : at + size]
+                self.copy_slice(cursor, at, size)
             self.used = self.used + size
+        return 0
+
+    def copy_slice(self, cursor: RecordCursor, at: int, size: int) -> int:
+        """For the interpreter: a function with a slice is slow when it is compiled, also where it does not slice."""
+        self.view[self.used : self.used + size] = cursor.raw[at : at + size]
         return 0

@@ -18,6 +18,7 @@ from ottla.client.errors import IllegalStateError, RecordTooLargeError, UnknownT
 from ottla.wire.batch import HEADER_BYTES, RECORD_OVERHEAD_BYTES
 from ottla.wire.errors import ErrorCode
 from ottla.wire.records import BatchBuilder
+from ottla.wire.spare_memory import SpareMemory
 
 Headers = Iterable[tuple[str, bytes | None]]
 #: Makes what the user gets for a record, from the outcome of its batch, its place in the batch and its timestamp_ms.
@@ -86,9 +87,10 @@ class Accumulator:
         partitioner: Partitioner | None = None,
         ignore_keys: bool = False,
         check: Callable[[], object] = lambda: None,
+        spare: SpareMemory | None = None,
     ) -> None:
         """`check` raises when no batch may be begun now. The event that makes it raise also closes or drops the open
-        batches, so `append` needs no check."""
+        batches, so `append` needs no check. Large batches are built in memory of `spare`."""
         self._limits = limits
         self._rng = rng
         self._delivery = delivery
@@ -98,6 +100,7 @@ class Accumulator:
         #: Whether the partition of a record with a key is that of Kafka's hash.
         self.hashes_keys = self._choose is by_key
         self._check = check
+        self._spare = spare
         self.topics: dict[str, Topic] = {}
         #: How much of `buffer.memory` is used.
         self._used_bytes = 0
@@ -197,7 +200,7 @@ class Accumulator:
             queue = state.sticky_queue  # closing the batch may have changed the partition
         if queue is None:
             raise IllegalStateError(f"topic {topic} has no partition")
-        builder = BatchBuilder(limit, queue.last_bytes)
+        builder = BatchBuilder(limit, queue.last_bytes, self._spare)
         index = builder.try_append(timestamp_ms, key, value, headers)  # raises if these are not parts of a record
         batch = self._open_batch(queue, builder, limit)
         delivery = self._delivery(batch.outcome, index, timestamp_ms)

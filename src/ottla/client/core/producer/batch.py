@@ -8,7 +8,7 @@ from ottla.base.require import require
 from ottla.base.types import TopicPartition
 from ottla.client.core.producer.identity import NO_IDENTITY, NO_SEQUENCE, NOBODY, SEVERAL, ProducerIdentity
 from ottla.client.core.producer.outcome import Outcome
-from ottla.wire.batch import HEADER_BYTES, set_producer
+from ottla.wire.batch import HEADER_BYTES, Buffer, set_producer
 from ottla.wire.compression import Compression
 from ottla.wire.records import BatchBuilder, decode_batch
 
@@ -67,7 +67,7 @@ class ProducerBatch:
         self.builder: BatchBuilder | None = builder
         #: (timestamp_ms, key, value, headers) → place in the batch, or -1 if the batch is full.
         self.append = builder.try_append
-        self.payload: bytes | bytearray | None = None
+        self.payload: Buffer | None = None
         self.identity: ProducerIdentity = NO_IDENTITY
         self.base_sequence = NO_SEQUENCE
         self.sequence_reset = False
@@ -119,7 +119,7 @@ class ProducerBatch:
             self._sealed_count = builder.record_count
             self._sealed_bytes = builder.size_bytes
             self.stamped_as = (self.identity, self.base_sequence, self.transactional)
-            self.payload = builder.build(*self.identity, self.base_sequence, self.transactional, compression, level)
+            self.payload = builder.seal(*self.identity, self.base_sequence, self.transactional, compression, level)
             self.release_builder()
 
     def split(self) -> "tuple[ProducerBatch, ProducerBatch]":
@@ -151,7 +151,7 @@ class ProducerBatch:
             halves[record_fate.index >= halves[1].first_place].callbacks += (record_fate, callback)
         return halves[0], halves[1]
 
-    def stamp(self) -> bytes | bytearray:
+    def stamp(self) -> Buffer:
         """The bytes, with the producer id, epoch, sequence and transactional bit that the batch has now."""
         require(self.payload is not None, "a batch is sent before it is encoded")
         assert self.payload is not None

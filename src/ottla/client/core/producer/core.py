@@ -42,6 +42,7 @@ from ottla.client.errors import AbortableTransactionError, ClientError, Unsuppor
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.produce import NodeEndpoint, PartitionProduceResponse, ProduceResponse
+from ottla.wire.spare_memory import SpareMemory
 
 #: The timeout in InitProducerId of a producer without transactions.
 _NO_TIMEOUT_MS = 2**31 - 1
@@ -50,8 +51,10 @@ _NO_TIMEOUT_MS = 2**31 - 1
 class ProducerCore(Core):
     """All that one producer decides."""
 
-    def __init__(self, config: ProducerConfig, rng: Rng, delivery: DeliveryMaker) -> None:
-        """`delivery` makes what the user gets for a record (`accumulator.DeliveryMaker`)."""
+    def __init__(
+        self, config: ProducerConfig, rng: Rng, delivery: DeliveryMaker, spare: SpareMemory | None = None
+    ) -> None:
+        """`delivery` makes what the user gets for a record (`accumulator.DeliveryMaker`); `spare` is the batches'."""
         super().__init__()
         self.config = config
         self.accumulator = Accumulator(
@@ -61,6 +64,7 @@ class ProducerCore(Core):
             partitioner=config.partitioner_class,
             ignore_keys=config.partitioner_ignore_keys,
             check=self._check_send,
+            spare=spare,
         )
         self.sequencer = None
         if config.enable_idempotence:

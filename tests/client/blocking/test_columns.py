@@ -1,0 +1,36 @@
+"""`send_arrow` of the blocking producer."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from ottla import IllegalStateError, Producer
+from ottla.client.blocking.loop_thread import LoopThread
+from ottla.testing import Broker
+from tests.client.journeys import PATIENCE_S, make_topic
+from tests.counted_calls import calls
+
+pa = pytest.importorskip("pyarrow")
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[str]:
+    with Broker() as broker:
+        yield broker.bootstrap_servers
+
+
+def test_rows_for_a_topic_that_is_known_do_not_wait_for_the_loops_thread(servers: str) -> None:
+    topic, rows = make_topic(servers), pa.record_batch({"value": [b"a", b"b"]})
+    with Producer({"bootstrap.servers": servers}) as producer:
+        assert calls(lambda: producer.send_arrow(topic, rows), LoopThread.run.__code__) == 1
+        assert calls(lambda: producer.send_arrow(topic, rows), LoopThread.run.__code__) == 0
+        producer.flush(PATIENCE_S)
+
+
+def test_a_producer_that_is_closed_takes_no_rows_for_a_topic_that_it_knew(servers: str) -> None:
+    topic, rows = make_topic(servers), pa.record_batch({"value": [b"a", b"b"]})
+    producer = Producer({"bootstrap.servers": servers})
+    producer.send_arrow(topic, rows)
+    producer.close()
+    with pytest.raises(IllegalStateError, match="closed"):
+        producer.send_arrow(topic, rows)
