@@ -21,6 +21,7 @@ from ottla.log.names import LOG, file_name
 from ottla.log.segment import Segment
 from ottla.log.snapshot import Snapshots
 from ottla.log.txn_index import AbortsSeal
+from ottla.wire.batch import BatchHeader
 
 
 class Outside(NamedTuple):
@@ -45,8 +46,9 @@ class Outside(NamedTuple):
     may_be_cleaned_further: bool = False
     #: Where the cleaner's last pass ended; None where there was none.
     cleaned_offset: int | None = None
-    #: The epoch of the partition's leader: no record has a newer one.
+    #: The epoch of the partition's leader: no record has a newer one, but for those of as many as were perhaps lost.
     leader_epoch: int | None = None
+    lost_epochs: int = 0
     #: Apache Kafka has written the files. It notes a leader's epoch when the leader begins, before there is a record of
     #: it; it rolls a segment for no record; and a replica that has fetched a compacted log has gaps in any segment.
     is_theirs: bool = False
@@ -236,16 +238,57 @@ def _are_refuted(epochs: LeaderEpochs, segments: Collection[Segment], extent: Of
     """
     start_offset, end_offset = extent
     before: int | None = None
+    headers = _Headers(segments)
     for (epoch, begin), following in zip_longest(epochs.entries, epochs.entries[1:]):
-        end = end_offset if following is None else following[1]
-        said = filter(epochs.may_be, _epochs_of(segments, max(begin, start_offset), end))
-        first = next(said, epoch)
-        if first != epoch and (first == before or deque((first, *said), 1)[0] != epoch):
-            return True
-        if following is not None and next(_epochs_of(segments, end - 1, end), epoch) == following[0]:
+        begin, end = max(begin, start_offset), end_offset if following is None else following[1]
+        if headers.epoch_at(begin, end) != epoch:
+            said = filter(epochs.may_be, _epochs_of(segments, begin, end))
+            first = next(said, epoch)
+            if first != epoch and (first == before or deque((first, *said), 1)[0] != epoch):
+                return True
+        if following is not None and headers.epoch_at(end - 1, end) == following[0]:
             return True
         before = epoch
     return False
+
+
+class _Headers:
+    """The headers of all segments, asked for by ascending offsets: so each is read once, however many are asked for."""
+
+    def __init__(self, segments: Collection[Segment]) -> None:
+        self._segments = list(segments)
+        self._at = 0
+        self._walk: Iterator[tuple[int, BatchHeader]] | None = None
+        self._position = -1
+        self._header: BatchHeader | None = None
+
+    def epoch_at(self, begin: int, end: int) -> int | None:
+        """What the first batch says that has an offset from `begin` on; None where none has one below `end`."""
+        header = self._reaching(begin)
+        return None if header is None or header.base_offset >= end else header.partition_leader_epoch
+
+    def _reaching(self, offset: int) -> BatchHeader | None:
+        if self._is_reached(offset) or (self._walk is not None and self._step() and self._is_reached(offset)):
+            return self._header
+        for at in range(self._at, len(self._segments)):
+            if at + 1 < len(self._segments) and self._segments[at + 1].base_offset <= offset:
+                continue
+            segment = self._segments[at]
+            position = 0 if offset <= segment.base_offset else segment.position_to(offset)
+            if self._walk is None or at != self._at or position > self._position:
+                self._at, self._walk = at, segment.sound_headers(position, ANY_OFFSET)
+            while self._step():
+                if self._is_reached(offset):
+                    return self._header
+        return None
+
+    def _is_reached(self, offset: int) -> bool:
+        return self._header is not None and self._header.last_offset >= offset
+
+    def _step(self) -> bool:
+        """Go to the next header; False where the segment has no more."""
+        self._position, self._header = next(self._walk or iter(()), (self._position, None))
+        return self._header is not None
 
 
 def _epochs_of(segments: Collection[Segment], begin: int, end: int) -> Iterator[int]:
