@@ -229,6 +229,10 @@ RECORDS_AT_ONCE: Final = 5_000
 #: librdkafka sends batches of at most 10,000 records by default.
 MAX_RECORD_ERRORS: Final = 10_000
 
+#: How many elections of a partition's leader a metadata log may have lost that lacks its last changes. Its logs know
+#: their epochs. What says a later one was changed: no checksum covers an epoch.
+MAX_LOST_EPOCHS: Final = 1_000
+
 #: What a target assignment may cost that is computed within a request: 1 for each partition, and for each topic of each
 #: member where an assignor looks at these; a member is as much as some partitions. More is computed in a thread: this
 #: takes some ten milliseconds of the event loop, with the records.

@@ -68,6 +68,7 @@ class BrokerApp:
         #: Where each listener listens, by its name; known after `start`.
         self.bound: dict[str, Endpoint] = {}
         self._loading: asyncio.Task[None] | None = None
+        self._electing: asyncio.Task[None] | None = None
         self._upkeep: Upkeep | None = None
         self._recovered: Recovered | None = None
         self.node: Node | None = None
@@ -84,6 +85,7 @@ class BrokerApp:
         self._disk.lock()
         try:
             self.node = self._recover(assignors)
+            self._make_up_elections(self.node)
             self._connections.limits.rate_of_address = self.node.image.quotas.of_address
             expect_coordinators(self.node)
             await self._listen(self.node)
@@ -101,6 +103,13 @@ class BrokerApp:
         where = ", ".join(f"{name}://{bound}" for name, bound in self.bound.items())
         _log.info("broker %d listens on %s after %.3f s", node_id, where, took_s)
         return self.bound[config.listeners[0].name]
+
+    def _make_up_elections(self, node: Node) -> None:
+        """Before anybody can change a topic."""
+        if self._recovered is not None and self._recovered.elections.are_owed:
+            elections = self._recovered.elections
+            making_up = elections.make_up(partial(node.topics.elect, elections))
+            self._electing = asyncio.get_running_loop().create_task(making_up)
 
     async def _listen(self, node: Node) -> None:
         """Open every listener, in the order of the configuration. Nobody may come before all addresses are there."""
@@ -194,6 +203,9 @@ class BrokerApp:
         if self._loading is not None:
             self._loading.cancel()
             await asyncio.gather(self._loading, return_exceptions=True)
+        if self._electing is not None:
+            self._electing.cancel()
+            await asyncio.gather(self._electing, return_exceptions=True)
         if self._upkeep is not None:
             await self._upkeep.stop()
         recovered, self._recovered = self._recovered, None

@@ -2,7 +2,8 @@
 
 The order matters. The metadata log comes first: damage in it stops everything before a file is changed, because a log
 that forgets topics would have their records set aside. Then each partition is recovered (`log.recovery`). Last, the
-producer ids that the partitions know are compared with what the metadata log says of them.
+producer ids that the partitions know are compared with what the metadata log says of them; and behind an end that was
+not in order each partition's leader is elected anew (`runtime.elections`).
 
 Where Apache Kafka was the last to write, what it has left is read to its end before anything else: what one node cannot
 serve is refused, and nothing is changed. Then the metadata log goes on in an epoch of ours (`metadata.quorum`). When
@@ -29,6 +30,7 @@ from ottla.broker.metadata.records import ConfigRecord, FeatureLevelRecord, Meta
 from ottla.broker.metadata.snapshots import read_snapshot
 from ottla.broker.metadata.takeover import notes, refusal
 from ottla.broker.runtime.directories import has_metadata, must_hold_no_partitions
+from ottla.broker.runtime.elections import Elections
 from ottla.broker.runtime.manifest import MANIFEST, sealed_metadata_end, sealed_properties
 from ottla.broker.runtime.partitions import Partitions
 from ottla.broker.told import Kind, Tell, Told, log_told
@@ -44,6 +46,7 @@ class Recovered(NamedTuple):
     properties: MetaProperties
     metadata: ClusterMetadata
     partitions: Partitions
+    elections: Elections
 
     def close(self, threads: int = 1) -> None:
         """Flush and close all logs, and leave the mark of a clean stop. StorageError when the disk refuses something.
@@ -54,7 +57,7 @@ class Recovered(NamedTuple):
         clean = False
         try:
             self.metadata.close()
-            clean = True
+            clean = not self.elections.are_owed
         finally:
             epoch = self.metadata.image.broker_epochs.get(self.properties.node_id, -1)
             self.partitions.close(clean=clean, broker_epoch=epoch, threads=threads)
@@ -103,8 +106,10 @@ def recover(config: BrokerConfig, clock: Clock, disk: Disk, rng: random.Random, 
         is_whole=is_whole,
         tell=tell,
     )
+    elections = Elections(metadata, partitions, properties.node_id)
+    elections.hold()
     metadata.sign()
-    return Recovered(properties, metadata, partitions)
+    return Recovered(properties, metadata, partitions, elections)
 
 
 def _tell_of_the_vote(disk: Disk, tell: Tell) -> None:

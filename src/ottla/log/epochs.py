@@ -19,15 +19,19 @@ _MAX_EPOCH = 2**31 - 1
 class LeaderEpochs(Changing):
     """Epochs and start offsets, both ascending; every change is written at once (there are few)."""
 
-    def __init__(self, storage: Storage, newest: int | None = None, *, is_theirs: bool = False) -> None:
-        """`newest` is the epoch of the partition's leader, where it is known: no record has a newer one.
+    def __init__(self, storage: Storage, newest: int | None = None, *, lost: int = 0, is_theirs: bool = False) -> None:
+        """`newest` is the epoch of the partition's leader, where it is known: no record has a newer one, but for those
+        of as many epochs as were perhaps `lost`.
 
         A batch, or a file, that says so was changed: no checksum covers an epoch. `is_theirs`: Apache Kafka was here
         last. It leaves an empty file where it has moved a log without records to another directory.
         """
         super().__init__()
         self._storage = storage
-        self._newest = _MAX_EPOCH if newest is None else newest
+        self._newest = newest
+        self._last = _MAX_EPOCH if newest is None else newest + lost
+        #: The leader has to have another epoch before anything is appended.
+        self.is_waiting = False
         self._entries: list[tuple[int, int]] = []
         #: The first batch that says an epoch that cannot be: its offset, and the epoch.
         self.wrong: tuple[int, int] | None = None
@@ -41,8 +45,8 @@ class LeaderEpochs(Changing):
         if content is not None and not (is_theirs and content == b""):
             try:
                 for epoch, start_offset in decode_leader_epochs(content):
-                    if epoch > self._newest:
-                        raise CorruptDataError(f"checkpoint: {epoch} is no leader epoch, the newest is {self._newest}")
+                    if epoch > self._last:
+                        raise CorruptDataError(f"checkpoint: {epoch} is no leader epoch, the newest is {self._last}")
                     self._put(epoch, start_offset)
             except CorruptDataError as fault:
                 # The file is written atomically, so something else has changed it. Recovery reads the epochs from the
@@ -59,7 +63,19 @@ class LeaderEpochs(Changing):
     @property
     def newest(self) -> int | None:
         """The epoch of the partition's leader, where it is known."""
-        return None if self._newest == _MAX_EPOCH else self._newest
+        return self._newest
+
+    @property
+    def leaders(self) -> int:
+        """The epoch of the partition's leader; the newest that has records, or -1, where it is not known."""
+        return self.latest if self._newest is None else max(self.latest, self._newest)
+
+    def lead(self, epoch: int | None) -> None:
+        """The leader leads in this epoch from now on. None: in one that it does not know yet, so nothing is appended
+        before it is told: no two leaders may write in one epoch (KIP-101)."""
+        self.is_waiting = epoch is None
+        if epoch is not None:
+            self._newest = self._last = epoch
 
     @property
     def file_name(self) -> str | None:
@@ -73,6 +89,8 @@ class LeaderEpochs(Changing):
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """The first record of `epoch` is at `start_offset`. No-op when it is known already; StorageError."""
+        if self.is_waiting:
+            raise StorageError("the epoch that the leader has next is not on the device yet")
         if epoch >= 0 and epoch != self.latest:
             before = tuple(self._entries)
             self._put(epoch, start_offset)
@@ -116,7 +134,7 @@ class LeaderEpochs(Changing):
         Epochs up to the leader's are known, though no record may be left of them: Apache Kafka notes the leader's when
         it begins to lead.
         """
-        if not 0 <= epoch <= max(self.latest, -1 if self.newest is None else self.newest):
+        if not 0 <= epoch <= self.leaders:
             return _UNKNOWN
         if epoch >= self.latest:
             is_leaders = epoch == self.newest or not self._entries
@@ -173,13 +191,13 @@ class LeaderEpochs(Changing):
 
     def may_be(self, epoch: int) -> bool:
         """Whether there can be records of this epoch."""
-        return 0 <= epoch <= self._newest
+        return 0 <= epoch <= self._last
 
     def begin_at(self, log_start_offset: int) -> None:
         """Say where the log begins, where no batch is left that does, or one says a wrong epoch: it is the second place
         that knows it. So it must not begin later, either, behind a hole or what was compacted."""
         if not self._entries or self._entries[0][1] > log_start_offset:
-            epoch = self._entries[0][0] if self._entries else self._newest if self._newest < _MAX_EPOCH else 0
+            epoch = self._entries[0][0] if self._entries else self._newest or 0
             self._entries = [(epoch, log_start_offset), *self._entries[1:]]
 
     def save(self, *, sync: bool) -> None:

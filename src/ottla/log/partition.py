@@ -74,8 +74,9 @@ class PartitionLog:
         #: What `open` found that was not as it should be.
         self.findings = Findings()
         self.topic_id: bytes | None = None
+        #: Which leader epoch began where, and in which one the leader leads.
+        self.epochs = epochs
         self._storage = storage
-        self._epochs = epochs
         self._snapshots = Snapshots(storage)
         self._segments: Segments
         self._producers: ProducerState
@@ -103,13 +104,14 @@ class PartitionLog:
         come from its checkpoints (0 and None are always safe). StorageError when the directory cannot be used, or
         belongs to another topic id.
         """
-        log = cls(tp, storage, config, LeaderEpochs(storage, outside.leader_epoch, is_theirs=outside.is_theirs))
+        newest, lost, is_theirs = outside.leader_epoch, outside.lost_epochs, outside.is_theirs
+        log = cls(tp, storage, config, LeaderEpochs(storage, newest, lost=lost, is_theirs=is_theirs))
         log.topic_id, mended = take_topic_id(tp, storage, topic_id, is_known=outside.is_known)
         mended += drop_unreadable(storage)
         loaded = load(
             storage,
             config,
-            log._epochs,
+            log.epochs,
             now_ms=now_ms,
             clean=clean,
             recovery_point=recovery_point,
@@ -121,7 +123,7 @@ class PartitionLog:
         log.log_start_offset, log.end_offset = loaded.log_start_offset, loaded.end_offset
         log.recovery_point = max(loaded.recovery_point, loaded.log_start_offset)
         log.synced = Synced(log, storage, log._segments, loaded.synced_offset)
-        log.rolling = Rolling(log, storage, log._segments, log._epochs)
+        log.rolling = Rolling(log, storage, log._segments, log.epochs)
         cleaned = outside.cleaned_offset, loaded.thinned_below
         log.compaction = Compaction(log, storage, log._segments, log._producers, *cleaned)
         log.findings = replace(loaded.findings, mended=(*mended, *loaded.findings.mended))
@@ -258,8 +260,8 @@ class PartitionLog:
         if rolling or segment.should_roll(self.config, size_bytes, timestamp_ms, last_offset, now_ms):
             self.roll(now_ms)
             segment = self._segments.active
-        if leader_epoch != self._epochs.latest:
-            self._epochs.assign(leader_epoch, offset)
+        if leader_epoch != self.epochs.latest or self.epochs.is_waiting:
+            self.epochs.assign(leader_epoch, offset)
         return segment, segment.write(at_offset(records, header, offset, leader_epoch), size_bytes)
 
     def _advance(self, segment: Segment, position: int, header: BatchHeader, timestamp_ms: int, now_ms: int) -> None:
@@ -346,7 +348,7 @@ class PartitionLog:
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
         """OffsetForLeaderEpoch: the largest epoch up to `epoch`, and where it ends."""
-        return self._epochs.end_offset_for(epoch, self.end_offset)
+        return self.epochs.end_offset_for(epoch, self.end_offset)
 
     def offset_for_timestamp(
         self, timestamp_ms: int, isolation: Isolation = Isolation.READ_UNCOMMITTED
@@ -357,7 +359,7 @@ class PartitionLog:
     def search_timestamp(self, timestamp_ms: int, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> Search:
         """The same in steps; the log may change between them (`timestamps`)."""
         limit = self.last_stable_offset if isolation is Isolation.READ_COMMITTED else self.high_watermark
-        return search(self._segments, self._epochs, timestamp_ms, self.log_start_offset, limit)
+        return search(self._segments, self.epochs, timestamp_ms, self.log_start_offset, limit)
 
     # ---- producers
 
@@ -386,7 +388,7 @@ class PartitionLog:
         if not 0 <= offset <= self.high_watermark:
             return Deleted(ErrorCode.OFFSET_OUT_OF_RANGE, -1)
         self._move_start(offset)
-        self._epochs.catch_up()
+        self.epochs.catch_up()
         return Deleted(ErrorCode.NONE, self.log_start_offset)
 
     def retire(self, now_ms: int) -> bool:
@@ -414,7 +416,7 @@ class PartitionLog:
         """
         first_offset = self._segments[0].base_offset
         self._snapshots.begin_at(first_offset)
-        self._epochs.sync()
+        self.epochs.sync()
         count = self._segments.delete_retired()
         self._snapshots.delete_before(first_offset)
         return count
@@ -424,7 +426,7 @@ class PartitionLog:
             self.log_start_offset = offset
             self.recovery_point = max(self.recovery_point, offset)
             self.synced.begins_at(offset)
-            self._epochs.truncate_from_start(offset)
+            self.epochs.truncate_from_start(offset)
 
     @property
     def aborts(self) -> dict[int, AbortsSeal]:
@@ -459,7 +461,7 @@ class PartitionLog:
         if not self.needs_flush:
             return FlushPlan(self.end_offset, (), self._storage)
         return plan_flush(
-            self._storage, self._segments, self._producers, self._snapshots, self._epochs, self.flushed_offset
+            self._storage, self._segments, self._producers, self._snapshots, self.epochs, self.flushed_offset
         )
 
     def mark_flushed(self, plan: FlushPlan) -> None:
@@ -486,8 +488,8 @@ class PartitionLog:
         active = self._segments.active
         changes = active.time_index.changes
         active.end()
-        if sync and self._epochs.is_owed:
-            self._epochs.sync()
+        if sync and self.epochs.is_owed:
+            self.epochs.sync()
         if sync and active.time_index.changes > changes and not self.needs_flush:
             sync_whole(self._storage, active.files())  # behind a flush, the newest timestamp was not in the index yet
         self.flush(sync=sync)

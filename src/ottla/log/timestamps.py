@@ -104,7 +104,7 @@ def search(segments: Segments, epochs: LeaderEpochs, timestamp_ms: int, start_of
     """What ListOffsets answers, in a log from `start_offset` up to `limit_offset`."""
     match timestamp_ms:
         case SpecialTimestamp.LATEST:
-            return TimestampOffset(-1, limit_offset, epochs.latest)
+            return TimestampOffset(-1, limit_offset, epochs.leaders)
         case SpecialTimestamp.EARLIEST | SpecialTimestamp.EARLIEST_LOCAL:
             return TimestampOffset(-1, start_offset, epochs.at(start_offset))
         case SpecialTimestamp.LATEST_TIERED | SpecialTimestamp.EARLIEST_PENDING_UPLOAD:

@@ -98,10 +98,11 @@ def test_our_own_next_start_writes_nothing_and_stays_in_its_epoch() -> None:
     assert told == []
 
 
-def test_after_a_kill_the_leader_is_as_it_was() -> None:
+def test_after_a_kill_the_leader_is_elected_anew() -> None:
     directory, told = _used(stopped=False), list[Told]()
     recovered = directory.recover(told)
-    assert recovered.metadata.image.topics["orders"].partitions == [PartitionImage(1, 0, (1,), (DIRECTORY_ID,))]
+    assert recovered.metadata.image.topics["orders"].partitions == [PartitionImage(1, 1, (1,), (DIRECTORY_ID,))]
+    assert _written(recovered, 2)[1:] == [PartitionChangeRecord(0, TOPIC_ID, leader=1)]
     assert told == []
 
 
@@ -137,7 +138,10 @@ def test_what_stands_in_a_transaction_that_was_aborted_or_not_ended_does_not_cou
     directory.write(BeginTransactionRecord("y"), FeatureLevelRecord("metadata.version", 99))
     recovered = directory.recover()
     assert list(recovered.metadata.image.topics) == ["orders"]
-    assert _written(recovered, 2)[1:] == [AbortTransactionRecord("Ottla has taken over")]
+    assert _written(recovered, 2)[1:] == [
+        AbortTransactionRecord("Ottla has taken over"),
+        PartitionChangeRecord(0, TOPIC_ID, leader=1),
+    ]
     recovered.close()
     assert list(directory.recover().metadata.image.topics) == ["orders"]
 

@@ -89,8 +89,8 @@ class Change:
             yield
 
     def append(self) -> None:
-        """Write it, if it is anything. StorageError when it cannot be written, and then nothing has changed."""
-        if self._records:
+        """Write it, if it is anything, and not there. StorageError when it cannot be written: nothing has changed."""
+        if self._records and not self.is_appended:
             self._append(self._batch.build())
             self.is_appended = True
 
@@ -159,7 +159,7 @@ class ClusterMetadata:
         if self.image.features.get(GROUP_VERSION_FEATURE) != _GROUP_VERSION.feature_level:
             with suppress(StorageError):  # the disk is full; nobody needs it here, so the next start will do
                 self.write_now(self.change((_GROUP_VERSION,)))
-        self._flush()  # what a killed process has written may not be on the device yet, and others build on it
+        self.flush()  # what a killed process has written may not be on the device yet, and others build on it
         return frozenset(reading.deleted)
 
     def _lead(self, reading: Reading, *, is_theirs: bool) -> None:
@@ -185,16 +185,26 @@ class ClusterMetadata:
         """The log itself, to be looked at."""
         return self._log
 
-    def change(self, records: Iterable[MetadataRecord | None]) -> "Change":
-        """A change that becomes one batch. `runtime.changes` writes it."""
-        return Change(records, self._append, self._apply_all, self._clock.now_ms(), self.metadata_version)
+    def change(
+        self, records: Iterable[MetadataRecord | None], applied: Callable[[MetadataRecord], None] | None = None
+    ) -> "Change":
+        """A change that becomes one batch. `runtime.changes` writes it. `applied` is told of each record that is."""
+
+        def apply(records: Iterable[MetadataRecord]) -> None:
+            for record in records:
+                self._apply_all((record,))
+                if applied is not None:
+                    applied(record)
+
+        apply_all = self._apply_all if applied is None else apply
+        return Change(records, self._append, apply_all, self._clock.now_ms(), self.metadata_version)
 
     def write_now(self, change: Change) -> None:
         """Write a change while nobody is served: wait for the device. StorageError when it cannot be written."""
         deque(change.encode(), 0)
         change.append()
         with reported_sync():
-            self._flush()
+            self.flush()
         change.apply()
 
     def topic_records(
@@ -308,7 +318,7 @@ class ClusterMetadata:
 
     def close(self) -> None:
         """Flush and close the log."""
-        self._flush(sync_mark=True)
+        self.flush(sync_mark=True)
         self._log.close()
 
     def flushing(self, *, sync_mark: bool = False) -> Iterator[Callable[[], None]]:
@@ -322,7 +332,8 @@ class ClusterMetadata:
         self._log.synced.reached(plan.offset)
         yield partial(self._mark.write, plan.offset, sync=sync_mark)
 
-    def _flush(self, *, sync_mark: bool = False) -> None:
+    def flush(self, *, sync_mark: bool = False) -> None:
+        """The same at once, while nobody is served."""
         for work in self.flushing(sync_mark=sync_mark):
             work()
 

@@ -20,6 +20,7 @@ from ottla.broker.metadata.properties import new_uuid
 from ottla.broker.metadata.records import MetadataRecord
 from ottla.broker.metadata.rules import RefusedError, check_name
 from ottla.broker.runtime.changes import Changes
+from ottla.broker.runtime.elections import Elections
 from ottla.broker.runtime.making import Making, make_all
 from ottla.broker.runtime.partitions import Partitions
 from ottla.broker.runtime.slices import Slices
@@ -118,6 +119,10 @@ class Topics:
                 return await work()
 
         return asyncio.shield(self._slices.start(in_order(), "a change of topics"))
+
+    def elect(self, elections: Elections) -> "asyncio.Future[None]":
+        """Try to hold the elections that a start owes."""
+        return self.change(partial(elections.attempt, self._changes))
 
     async def create_all(self, wanted: Sequence[NewTopic]) -> dict[str, TopicImage | StorageError]:
         """Make topics. Each is made whole, or not at all when the disk fails; the result says which."""

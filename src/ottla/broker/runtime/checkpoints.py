@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from ottla.base.errors import CorruptDataError, StorageError
+from ottla.base.limits import MAX_LOST_EPOCHS
 from ottla.base.types import TopicPartition
 from ottla.broker.metadata.names import META_PROPERTIES
 from ottla.broker.runtime.manifest import (
@@ -122,6 +123,7 @@ class Checkpoints:
         Apache Kafka: then what a manifest knows of the files is of an earlier time. `has_whole_metadata` is not so if
         somebody goes on with a metadata log that may lack its last changes."""
         self._storage = storage
+        self._has_whole_metadata = has_whole_metadata
         self._tell = tell
         self._is_used = is_used and not is_theirs
         #: Apache Kafka was here last.
@@ -175,6 +177,12 @@ class Checkpoints:
         return may_be and any(self.log_start_offsets.get(tp, 0) < offset for tp, offset in starts)
 
     @property
+    def proves_order(self) -> bool:
+        """Whether the last broker stopped in order, and nothing says that a log is not as it was then."""
+        has_points = not self.lacks_manifest and RECOVERY_POINT_CHECKPOINT not in self.unusable
+        return self.clean and has_points and self._has_whole_metadata
+
+    @property
     def may_be_cleaned_further(self) -> bool:
         """Whether somebody else may have cleaned what the recovery points do not know to be on the device."""
         return self.is_theirs or self.lacks_manifest
@@ -196,6 +204,7 @@ class Checkpoints:
             holes=self._holes.get(tp, ()),
             bases=self._bases.get(tp, ()),
             leader_epoch=leader_epoch,
+            lost_epochs=0 if self._has_whole_metadata else MAX_LOST_EPOCHS,
             is_theirs=self.is_theirs,
             thinned_below=self._manifest.thinned.get(tp, 0),
         )

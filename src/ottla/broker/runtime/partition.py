@@ -43,7 +43,7 @@ class Partition:
         self.tp = tp
         self.topic_id = topic_id
         self.log = log
-        self.leader_epoch = leader_epoch
+        self.lead(leader_epoch)
         #: When it was last synced by itself, by the monotonic clock (`flush.ms`).
         self.synced_ms: int | None = None
         #: What watchers were not told of when it came: the sync that it waited for was refused.
@@ -54,6 +54,11 @@ class Partition:
         #: Whether many were told in this turn of the loop, or have to wait for it, and what they were not told of.
         self._has_told = False
         self._owed_bytes: int | None = None
+
+    def lead(self, leader_epoch: int) -> None:
+        """The metadata says that this node leads it in that epoch."""
+        self.leader_epoch = leader_epoch
+        self.log.epochs.lead(leader_epoch)
 
     def check_leader_epoch(self, current: int) -> ErrorCode:
         """Compare the leader epoch that a client believes in with ours (KIP-320); -1 means that it names none."""

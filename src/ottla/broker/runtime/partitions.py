@@ -240,6 +240,13 @@ class Partitions:
             with suppress(StorageError):  # on a full disk it is tried again soon (`lacks_checkpoints`)
                 self.checkpoint_plan()()
 
+    def doubtful(self) -> Iterator[Partition]:
+        """The partitions that may have lost the end of their logs before this start."""
+        for partition in self.all():
+            findings = partition.log.findings
+            if not self._checkpoints.proves_order or findings.truncated_bytes or findings.losses:
+                yield partition
+
     # ---- for `runtime.making`
 
     def make_free(self, tp: TopicPartition) -> bool:
