@@ -8,9 +8,10 @@ A fetch of committed records, or up to the high watermark, has what the log has 
 
 * By an unclean election, or another topic of the same name, a plan has another leader epoch or topic id (KIP-320,
   KIP-516), and what is kept under the former one is not taken.
-* By a loss of power, or a data directory that was put back, a broker may have a shorter log and the same leader epoch.
-  But it was started again. So a plan names the connections that its offsets came by, and what is kept is taken only
-  while none of them was lost.
+* Behind kill -9, and a loss of power, so does it, too: each start then begins a leader epoch. But a data directory that
+  was put back from a copy of a stop in order may have a shorter log and the same epoch, with Apache Kafka as well: two
+  starts on one copy begin the same. The broker was started again, however. So a plan names the connections that its
+  offsets came by, and what is kept is taken only while none of them was lost.
 """
 
 from typing import NamedTuple

@@ -43,7 +43,7 @@ class Partition:
         self.tp = tp
         self.topic_id = topic_id
         self.log = log
-        self.lead(leader_epoch)
+        self.leader_epoch = leader_epoch
         #: When it was last synced by itself, by the monotonic clock (`flush.ms`).
         self.synced_ms: int | None = None
         #: What watchers were not told of when it came: the sync that it waited for was refused.

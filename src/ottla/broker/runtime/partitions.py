@@ -271,7 +271,9 @@ class Partitions:
     def open_new(self, tp: TopicPartition, topic_id: bytes, config: LogConfig) -> Partition:
         """A new partition, which `find` does not find yet. What the checkpoints say of it is about an older topic."""
         log = self._open(tp, topic_id, config, None)
-        return Partition(tp, topic_id, log, leader_epoch=0, wakes=self.wakes)
+        partition = Partition(tp, topic_id, log, leader_epoch=0, wakes=self.wakes)
+        partition.lead(0)
+        return partition
 
     def sync_names(self) -> None:
         """Bring the new directories to the device, with one sync for all. May run in another thread.
