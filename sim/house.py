@@ -30,6 +30,7 @@ from sim.commits import Lives, positions_in, watch
 from sim.damage import Damage, Heard, listening
 from sim.deletions import Deletions, files_of
 from sim.disk import SimDisk
+from sim.epochs import Epochs
 from sim.history import History
 from sim.loop import HOST, SimLoop
 from sim.losses import Losses, missing, new_records, taken_by_power
@@ -40,6 +41,7 @@ from sim.steps import Fuse, Place, ProcessDied
 
 MACHINE = "b1"
 _PORT = 9092
+INTERNAL = (GROUP_TOPIC, TRANSACTION_TOPIC)
 #: Files that are changed seldom.
 _SELDOM = (".cleaned", ".swap", ".snapshot", "index", "checkpoint", "manifest", ".deleted", "acknowledged")
 
@@ -64,6 +66,7 @@ class House:
         self.lost: set[str] = set()
         self._topic_configs: dict[str, str] = {}
         self._known = Lives()
+        self._epochs = Epochs()
         #: The coordinators' shards that have read their logs.
         self._group_shards: dict[TopicPartition, GroupShard] = {}
         self._transaction_shards: dict[TopicPartition, TransactionShard] = {}
@@ -166,6 +169,7 @@ class House:
         self._is_torn = False
         self.note("ready", f"life {self.life}")
         self.anomalies += self.deletions.check(self._logs())
+        self.anomalies += self._epochs.look(() if self.has_damage else self._partitions(), self._entries)
         self._compare(checkpointed)
 
     def arm(self, rng: random.Random) -> None:
@@ -350,7 +354,7 @@ class House:
             is_told = any(str(tp) in line for line in heard.lines)
             if any("cannot be read" in line and str(tp) in line for line in heard.lines) or (gone and internal):
                 hurt.append(tp)
-            silent = [each for each in gone if internal or not self._was_hurt(tp, each.base_offset)]
+            silent = [e for e in gone if internal or not any(d.hurts(str(tp), e.base_offset) for d in self.damages)]
             if silent and not is_told:
                 text = f"the batch at {tp}@{silent[0].base_offset} is gone, and no line names the partition"
                 self.anomalies.append(Anomaly("silent-damage", text))
@@ -381,10 +385,8 @@ class House:
         """The logs of users' partitions."""
         return [part.log for tp in self._partitions() if (part := self._find(tp)) is not None]
 
-    def _was_hurt(self, tp: TopicPartition, offset: int) -> bool:
-        return any(damage.hurts(str(tp), offset) for damage in self.damages)
-
     def _die(self) -> None:
+        self.anomalies += self._epochs.look(() if self.has_damage else self._partitions(), self._entries)
         for tp in self._partitions():
             self.deletions.keep(tp, partial(self._entries, tp))
         self.deletions.dies(self._logs())
@@ -495,6 +497,3 @@ class House:
         if runner is None or isinstance(runner, ErrorCode):
             return None
         return positions_in(runner.shard, group)
-
-
-INTERNAL = (GROUP_TOPIC, TRANSACTION_TOPIC)

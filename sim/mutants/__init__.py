@@ -108,6 +108,7 @@ def _of_the_broker() -> dict[str, Mutant]:
         "acknowledges-before-the-sync": Mutant(
             Kind.BROKER_POWER, frozenset({"lost-write"}), power.acknowledges_before_the_sync()
         ),
+        "keeps-its-leaders": Mutant(Kind.BROKER_POWER, frozenset({"one-epoch-twice"}), power.keeps_its_leaders()),
         "tells-nothing": Mutant(
             Kind.BROKER_DAMAGE, frozenset({"silent-damage"}), damage.tells_nothing(), first_seed=12
         ),
