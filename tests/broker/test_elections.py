@@ -12,6 +12,7 @@ from typing import Final, NoReturn
 
 import pytest
 
+from ottla import AsyncProducer
 from ottla.base.clock import ManualClock
 from ottla.base.errors import StorageError
 from ottla.broker.metadata.names import METADATA_FOLDER
@@ -25,6 +26,7 @@ from ottla.log.checkpoint import CLEAN_SHUTDOWN_MARKER, RECOVERY_POINT_CHECKPOIN
 from ottla.log.partition import PartitionLog
 from ottla.log.replay import batches
 from ottla.log.results import EpochEndOffset
+from ottla.testing import AsyncBroker
 from ottla.wire.errors import ErrorCode
 from ottla.wire.records import decode_batch
 from ottla.wire.special_timestamp import SpecialTimestamp
@@ -275,7 +277,7 @@ class _Reader:
 
     def read(self, log: PartitionLog) -> None:
         """Each record that was ever read is there, or OffsetForLeaderEpoch tells that it is not."""
-        now = {(header.base_offset, header.partition_leader_epoch): data for header, data in batches(log)}
+        now = {(header.base_offset, header.partition_leader_epoch): bytes(data) for header, data in batches(log)}
         for (offset, epoch), data in self._seen.items():
             if now.get((offset, epoch)) != data:
                 assert log.end_offset_for_epoch(epoch).end_offset <= offset, f"{offset} of epoch {epoch} is another"
@@ -318,3 +320,22 @@ def test_no_two_records_have_one_offset_and_one_epoch_whatever_a_loss_of_power_l
             reader.read(_part(recovered).log)
         told += reader.told
     assert told > 500
+
+
+async def test_a_coordinator_leads_in_the_next_epoch_too() -> None:
+    async with AsyncBroker() as broker:
+        await broker.node.topics.create("t", 1, {})
+        for epoch in (0, 1):
+            async with AsyncProducer(
+                {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "x"}
+            ) as producer:
+                await producer.init_transactions()
+                await producer.begin_transaction()
+                await producer.send("t", b"x")
+                await producer.commit_transaction()
+            part = broker.node.partitions.find("t", 0)
+            assert part is not None
+            assert [each.coordinator_epoch for each in part.log.active_producers()] == [epoch]
+            await broker.stop()
+            (broker.data_dir / CLEAN_SHUTDOWN_MARKER).unlink()
+            await broker.start()

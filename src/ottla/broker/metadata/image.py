@@ -101,6 +101,8 @@ class MetadataImage:
         """Take in one record of the log, in operation and at recovery alike."""
         self.version += 1
         match record:
+            case PartitionChangeRecord():  # first, as most of a log may be these (`runtime.elections`)
+                self._change_partition(record)
             case TopicRecord(name, topic_id):
                 require(name not in self.topics, f"topic {name} exists already")
                 topic = TopicImage(name, topic_id)
@@ -131,8 +133,6 @@ class MetadataImage:
                 self.quotas.set(entity(parts), key, None if remove else value)
             case RemoveAccessControlEntryRecord(acl_id):
                 self.acls.remove(acl_id)
-            case PartitionChangeRecord():
-                self._change_partition(record)
             case FeatureLevelRecord(name, level):
                 self.features[name] = level
             case RegisterBrokerRecord():
