@@ -125,17 +125,18 @@ def test_a_stop_that_nothing_proves_counts_as_none(file: str, content: bytes | N
     assert _epochs(_start(disk)) == [1]
 
 
-def test_a_log_that_lost_its_end_behind_a_stop_has_its_leader_elected_anew() -> None:
-    disk, recovered = _made(2)
-    for number in range(2):
+def test_a_log_that_is_cut_behind_a_stop_has_its_leader_elected_anew() -> None:
+    """Nobody knows what was there; records that are missing below the recovery point leave a hole, and are told so."""
+    disk, recovered = _made(3)
+    for number in range(3):
         _write(_part(recovered, number), 5)
     recovered.close()
-    for _, name in [each for each in disk.files() if each[0] == "t-1"]:
-        if name.endswith((".log", ".snapshot")):
-            disk.change("t-1", name, None)
-    disk.change("", RECOVERY_POINT_CHECKPOINT, b"0\n0\n")  # an older copy, with all that knows of it
-    disk.change("", MANIFEST, None)
-    assert _epochs(_start(disk)) == [1, 1]
+    name = f"{0:020}.log"
+    disk.change("t-1", name, disk.content("t-1", name) + batch()[:50])
+    disk.change("t-2", name, disk.content("t-2", name)[:-10])
+    recovered = _start(disk)
+    assert _part(recovered, 2).log.findings.damaged == ((4, 5),)
+    assert _epochs(recovered) == [0, 1, 0]
 
 
 def test_epochs_that_the_metadata_log_has_lost_are_not_used_again() -> None:
