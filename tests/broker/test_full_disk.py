@@ -13,7 +13,7 @@ import pytest
 
 from ottla.base.clock import ManualClock
 from ottla.base.errors import StorageError
-from ottla.log.checkpoint import LOG_START_OFFSET_CHECKPOINT
+from ottla.log.checkpoint import CLEAN_SHUTDOWN_MARKER, LOG_START_OFFSET_CHECKPOINT
 from ottla.log.names import LEADER_EPOCH_CHECKPOINT
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey
@@ -292,3 +292,32 @@ async def test_a_marker_that_found_no_room_is_written_once_there_is() -> None:
         clock.advance(1_000)
         broker.node.timers.fire()
         assert log.last_stable_offset == log.end_offset == 2
+
+
+async def _written(client: WireClient) -> int:
+    """The error code of a record to `t`."""
+    answer = await client.ask(ApiKey.PRODUCE, _produce(batch(b"x")), 9)
+    code: int = answer.responses[0].partition_responses[0].error_code
+    return code
+
+
+async def test_behind_a_kill_nothing_is_taken_before_there_is_room_for_the_leaders_next_epoch(
+    broker: AsyncBroker, client: WireClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert await _written(client) == 0
+    await broker.stop()
+    (broker.data_dir / CLEAN_SHUTDOWN_MARKER).unlink()
+    (metadata,) = broker.data_dir.glob("__cluster_metadata-0/*.log")
+    with no_room(metadata.stat().st_size):
+        await broker.start()
+        async with WireClient(broker) as again:
+            assert (await fetch(again, 0, leader_epoch=0)).high_watermark == 1
+            assert await _written(again) == ErrorCode.KAFKA_STORAGE_ERROR
+            named = ct.CreateTopicsRequest((ct.CreatableTopic("u", 1, 1),), 1_000)
+            assert (await again.ask(ApiKey.CREATE_TOPICS, named)).topics[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert sum("leaders' next epochs cannot be written" in said for said in _told(caplog)) == 1
+    async with WireClient(broker) as again:
+        while await _written(again):
+            pass
+        assert (await fetch(again, 0, leader_epoch=0)).error_code == ErrorCode.FENCED_LEADER_EPOCH
+        assert (await fetch(again, 0, leader_epoch=1)).high_watermark == 2
