@@ -74,6 +74,17 @@ def test_a_broker_under_nohup_stays_when_its_terminal_goes(tmp_path: Path) -> No
     assert (running.communicate(timeout=60)[1], running.returncode) == ("", 0)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says how large the table is")
+def test_the_systems_table_of_open_files_does_not_grow_while_clients_are_served(tmp_path: Path) -> None:
+    """Each time it grows, a process with several threads waits for 10 to 20 ms."""
+    running = _serve(tmp_path, "ulimit -n 5000; ")
+    status = Path(f"/proc/{running.pid}/status").read_text()
+    [slots] = [line.split()[1] for line in status.splitlines() if line.startswith("FDSize:")]
+    assert int(slots) >= 5_000
+    running.terminate()
+    assert (running.communicate(timeout=60)[1], running.returncode) == ("", 0)
+
+
 #: Handlers that are not imported when a broker is ready, and when it has imported them.
 _IMPORTS = """
 import asyncio, sys
