@@ -194,7 +194,7 @@ def _make_room_for_files() -> None:
     """
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     last = (_ROOM_FOR_FILES if most == resource.RLIM_INFINITY else min(most, _ROOM_FOR_FILES)) - 1
-    with contextlib.suppress(ValueError, OSError), open(os.devnull, "rb") as nothing:
+    with contextlib.suppress(ValueError, OSError), Path(os.devnull).open("rb") as nothing:
         os.close(fcntl.fcntl(nothing, fcntl.F_DUPFD_CLOEXEC, last))
 
 

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable, Mapping
 from dataclasses import replace
+from typing import Final
 
 from ottla.base.errors import CorruptDataError
-from ottla.base.limits import MAX_NAMES_AT_ONCE, MAX_REQUEST_ELEMENTS
+from ottla.base.limits import MAX_NAMES_AT_ONCE, MAX_REQUEST_ELEMENTS, MEMBERS_PER_STEP
+from ottla.base.steps import Pace
 from ottla.coordinator.facts import Converted
 from ottla.coordinator.group.classic import rebalance
 from ottla.coordinator.group.classic.draft import Draft as ClassicDraft
@@ -45,6 +47,9 @@ from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolS
 from ottla.wire.messages.consumer_protocol_subscription import TopicPartition as OwnedTopic
 from ottla.wire.messages.join_group import JoinGroupRequestProtocol
 
+#: What a member costs beside its topics, in topics.
+_MEMBER: Final = 20
+
 
 def make_room(group: AnyGroup, draft: Draft) -> Generator[None, None, None]:
     """Records that put the consumer group of `draft` in the place of `group`; RefusedError when it may not be.
@@ -72,53 +77,63 @@ def _upgrade(group: Group, draft: Draft) -> Generator[None, None, None]:
     new.apply_epoch(epoch, 0)
     new.apply_target_epoch(epoch, 0)
     owned: list[tuple[int, Member, dict[bytes, set[int]]]] = []
+    pace = Pace(MAX_NAMES_AT_ONCE)
     for each in group.members.values():
         subscription, assignment = _decoded(group, each)
-        is_wide = max(len(subscription.topics), len(assignment.assigned_partitions)) > MAX_NAMES_AT_ONCE
-        if is_wide:
+        cost = _cost(subscription, assignment)
+        if pace.is_over(cost):
             yield
         member = _consumer_member(group, each, subscription, _partitions(draft.room, assignment.assigned_partitions))
-        if is_wide:
+        if pace.is_over(cost):
             yield
         owned.append((subscription.generation_id, member, _partitions(draft.room, subscription.owned_partitions)))
-        if is_wide:
+        if pace.is_over(cost):
             yield
         if any(new.partition_epoch(topic, number) != -1 for topic, has in member.assigned.items() for number in has):
             raise _cannot_upgrade(group, "its assignor gives a partition to several members")
         new.apply_target(member.member_id, {topic: frozenset(numbers) for topic, numbers in member.assigned.items()})
-        if is_wide:
+        if pace.is_over(cost):
             yield
         new.apply_member(member)
         draft.expect_heartbeat(each.member_id, each.session_timeout_ms)
-        if is_wide:
+        if pace.is_over(cost):
             yield
     for _, member, has in sorted(owned, key=lambda each: -each[0]):  # who is behind has lost what others claim
         _keep(new, member, has)
-    names = frozenset(new.topics())
-    if len(names) > MAX_NAMES_AT_ONCE:
-        yield
-    if _is_settled(group, new, draft.room):
-        new.apply_epoch(epoch, (yield from draft.room.hashes.steps_of_group(names)))
+        if pace.is_over(_MEMBER + sum(map(len, has.values()))):
+            yield
+    if group.state is GroupState.STABLE:
+        metadata_hash = yield from draft.room.hashes.steps_of_group(frozenset(new.topics()))
+        if (yield from _is_settled(new, draft.room)):
+            new.apply_epoch(epoch, metadata_hash)
     draft.facts.append(Converted(new.kind))
     yield from _records(new, draft)
 
 
+def _cost(subscription: ConsumerProtocolSubscription, assignment: ConsumerProtocolAssignment) -> int:
+    """What a member is, in topics: each that it names, and each partition that it has."""
+    named = (assignment.assigned_partitions, subscription.owned_partitions)
+    return _MEMBER + len(subscription.topics) + sum(1 + len(each.partitions) for part in named for each in part)
+
+
 def _records(new: ConsumerGroup, draft: Draft) -> Generator[None, None, None]:
-    """The group's records, a record of very many topics in each step."""
-    group_id = new.group_id
+    """The group's records, those of so many topics in each step."""
+    group_id, pace = new.group_id, Pace(MAX_NAMES_AT_ONCE)
     draft.records.append(group_tombstone(group_id))
     for member in new.members.values():
         draft.records.append(member_record(group_id, member))
-        if len(member.topic_names) > MAX_NAMES_AT_ONCE:
+        if pace.is_over(_MEMBER + len(member.topic_names)):
             yield
     draft.records.append(epoch_record(group_id, new.epoch, new.metadata_hash))
     for member_id, target in new.target.items():
         draft.records.append(target_record(group_id, member_id, target))
-        if len(target) > MAX_NAMES_AT_ONCE:
+        if pace.is_over(_MEMBER + sum(1 + len(numbers) for numbers in target.values())):
             yield
     draft.records.append(target_epoch_record(group_id, new.target_epoch, 0))
     for member in new.members.values():
         draft.records.append((yield from current_record_steps(group_id, member)))
+        if pace.is_over(_MEMBER + sum(1 + len(numbers) for numbers in member.assigned.values())):
+            yield
 
 
 def _keep(new: ConsumerGroup, member: Member, owned: Mapping[bytes, Collection[int]]) -> None:
@@ -136,22 +151,32 @@ def _keep(new: ConsumerGroup, member: Member, owned: Mapping[bytes, Collection[i
         new.apply_member(replace(member, state=MemberState.UNREVOKED_PARTITIONS, revoking=revoking))
 
 
-def _is_settled(group: Group, new: ConsumerGroup, room: Room) -> bool:
-    """Whether the assignment of the classic group can be the target: every partition is with somebody.
+def _is_settled(new: ConsumerGroup, room: Room) -> Generator[None, None, bool]:
+    """Whether the assignment of the classic group can be the target: every partition is with somebody. In steps.
 
     Else the hash of the topics is left open, so that the next step raises the epoch and computes a target. In Kafka
     the member that comes does so, because it subscribes anew. A static member need not: it may take the place of one
     whose group was rebalancing, subscribe as that did, and nobody would ever get the partitions.
+
+    It is asked behind the hash: of what changes between the two the hash may know, and this does. What changes later
+    is not in the hash, and the next heartbeat sees it.
     """
-    given = {
-        (topic_id, number)
-        for target in new.target.values()
-        for topic_id, numbers in target.items()
-        for number in numbers
-    }
-    found = (room.topics.find(name) for name in new.topics())
-    there = {(topic.topic_id, number) for topic in found if topic is not None for number in range(topic.partitions)}
-    return group.state is GroupState.STABLE and there <= given
+    given: dict[bytes, set[int]] = {}
+    pace = Pace(MAX_NAMES_AT_ONCE)
+    for target in new.target.values():
+        for topic_id, numbers in target.items():
+            if room.topics.find_id(topic_id) is None:
+                return False
+            given.setdefault(topic_id, set()).update(numbers)
+            if pace.is_over(1 + len(numbers)):
+                yield
+    for name in new.topics():
+        topic = room.topics.find(name)
+        if topic is not None and len(given.get(topic.topic_id, ())) < topic.partitions:
+            return False
+        if pace.is_over(1):
+            yield
+    return True
 
 
 def _check_upgrade(group: Group, draft: Draft) -> None:
@@ -249,6 +274,8 @@ def downgrade_without(draft: Draft, leaving: Collection[Member]) -> Generator[No
     if not frozenset.intersection(*(member.classic_protocols for member in members)):
         return False  # an earlier version let such members in; no classic group could have them
     draft.records += group_tombstones(group)
+    if len(group.members) > MEMBERS_PER_STEP:
+        yield
     yield from _become_classic(
         draft, members, f"Downgrade group {group.group_id} from consumer to classic for member leaving."
     )
@@ -296,12 +323,19 @@ def _become_classic(draft: Draft, members: Collection[Member], reason: str) -> G
     group = group._replace(protocol=group.elected_protocol())
     having = {member.member_id: member for member in members}
     assigned: list[ClassicMember] = []
+    pace = Pace(MAX_NAMES_AT_ONCE)
     for each in group.members.values():
         member = having[each.member_id]
-        assigned.append(
-            each._replace(assignment=(yield from _assignment(draft.room, member, each.metadata(group.protocol))))
-        )
+        cost = _MEMBER + sum(1 + len(numbers) for has in (member.assigned, member.revoking) for numbers in has.values())
+        if pace.is_over(cost):
+            yield
+        has = _all_that(member)
+        if pace.is_over(cost):
+            yield
+        assigned.append(each._replace(assignment=assignment_bytes(draft.room, has, each.metadata(group.protocol))))
     group = group._replace(members=Members(assigned))
+    if len(assigned) > MEMBERS_PER_STEP:
+        yield
     subscribed = yield from subscribed_topics_in_steps(group)
     classic = ClassicDraft(group._replace(subscribed_topics=subscribed), draft.room.config, draft.now_ms)
     # A load takes a group with members for a stable one. Without a timestamp it goes on with the rebalance.
@@ -332,15 +366,13 @@ def _classic_member(member: Member) -> ClassicMember:
     )
 
 
-def _assignment(room: Room, member: Member, metadata: bytes) -> Generator[None, None, bytes]:
-    """All that the member may have. Very many topics are a step of their own."""
+def _all_that(member: Member) -> dict[bytes, list[int]]:
+    """All that the member may have."""
     has: dict[bytes, list[int]] = {}
     for partitions in (member.assigned, member.revoking):
         for topic_id, numbers in partitions.items():
             has.setdefault(topic_id, []).extend(numbers)
-    if len(has) > MAX_NAMES_AT_ONCE:
-        yield
-    return assignment_bytes(room, {topic_id: sorted(numbers) for topic_id, numbers in has.items()}, metadata)
+    return {topic_id: sorted(numbers) for topic_id, numbers in has.items()}
 
 
 def assignment_bytes(room: Room, partitions: Mapping[bytes, Collection[int]], metadata: bytes) -> bytes:

@@ -1,12 +1,12 @@
 """A member of a consumer group that has partitions of very many topics: its heartbeats are carried out in steps."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from ottla.base.limits import MAX_NAMES_AT_ONCE
 from ottla.base.steps import result_of
 from ottla.coordinator.decision import Decision
-from ottla.coordinator.group.consumer.group import Resolved
+from ottla.coordinator.group.consumer.group import ConsumerGroup, Resolved
 from ottla.coordinator.group.consumer.member import Member
 from ottla.coordinator.group.consumer.subscriptions import topic_names
 from ottla.coordinator.group.consumer.topics import Topic
@@ -21,11 +21,13 @@ from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolS
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.coordinator.cost import steps
-from tests.coordinator.group.consumer.rig import CLIENT, CONFIG, GROUP, Metadata, Rig, join_request
+from tests.coordinator.group.consumer.rig import CLIENT, CONFIG, GROUP, Metadata, Rig, join_request, settle
 
 _NAMES = tuple(f"topic-{number}" for number in range(3 * MAX_NAMES_AT_ONCE + 1))
 #: Lines of the coordinator that one step runs for each of its topics. All were one step, of hundreds of thousands.
 _LINES_OF_EACH = 40
+#: The same for the record of all that a member has, which is applied at once.
+_APPLIED_OF_EACH = 25
 
 
 class _Indexed(Metadata):
@@ -39,23 +41,30 @@ class _Indexed(Metadata):
         return self.find(self._by_id[topic_id])
 
 
-def _in_steps(rig: Rig, decide: Callable[[], Decision]) -> int:
-    """Carry out an input; how many steps it took."""
+def _in_steps(rig: Rig, decide: Callable[[], Decision], applied_of_each: int = _APPLIED_OF_EACH) -> int:
+    """Carry out an input; how many steps it took. `applied_of_each`: lines for each topic when records are applied."""
     count = 0
     while True:
         made: list[Decision] = []
         lines, _ = steps(lambda: made.append(decide()))  # noqa: B023
         assert lines < MAX_NAMES_AT_ONCE * _LINES_OF_EACH, f"{lines:,} lines in one step"
-        rig.run(made[0]._replace(rest=None))
+        lines, _ = steps(lambda: rig.run(made[0]._replace(rest=None)))  # noqa: B023
+        assert lines < len(_NAMES) * applied_of_each, f"{lines:,} lines for records that are in the log"
         count += 1
         if made[0].rest is None:
             return count
         decide = made[0].rest
 
 
-def _beat(rig: Rig, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
+def _beat(
+    rig: Rig, request: ConsumerGroupHeartbeatRequest, applied_of_each: int = _APPLIED_OF_EACH
+) -> ConsumerGroupHeartbeatResponse:
     token = rig.token()
-    _in_steps(rig, lambda: rig.shard.consumer_group_heartbeat(token, request, CLIENT, rig.now_ms, unique_id="u"))
+    _in_steps(
+        rig,
+        lambda: rig.shard.consumer_group_heartbeat(token, request, CLIENT, rig.now_ms, unique_id="u"),
+        applied_of_each,
+    )
     answer: ConsumerGroupHeartbeatResponse = rig.answers[token]
     assert answer.error_code == 0
     return answer
@@ -107,28 +116,107 @@ def test_members_with_one_pattern_share_the_topics_that_it_means() -> None:
     assert topic_names(Member("m1", topic_regex="topic-.*"), resolved) is resolved["topic-.*"].topics
 
 
-def _classic(rig: Rig) -> None:
-    """A stable group of one member of the classic protocol that has all topics."""
-    offered = (JoinGroupRequestProtocol("range", encode_subscription(ConsumerProtocolSubscription(_NAMES))),)
+def _classic(
+    rig: Rig, names: tuple[str, ...] = _NAMES, instance_id: str | None = None, numbers: tuple[int, ...] = (0,)
+) -> None:
+    """A stable group of one member of the classic protocol that has these topics."""
+    offered = (JoinGroupRequestProtocol("range", encode_subscription(ConsumerProtocolSubscription(names))),)
     token = rig.token()
-    request = JoinGroupRequest(GROUP, 45_000, 60_000, "", None, "consumer", offered)
+    request = JoinGroupRequest(GROUP, 45_000, 60_000, "", instance_id, "consumer", offered)
     rig.run(rig.shard.join_group(token, request, CLIENT, rig.now_ms, unique_id="u", member_id_required=False))
     rig.advance(0)
-    member_id = rig.answers[token].member_id
-    assignment = encode_assignment(ConsumerProtocolAssignment(tuple(TopicPartition(name, (0,)) for name in _NAMES)))
-    given = (SyncGroupRequestAssignment(member_id, assignment),)
+    _synced(rig, rig.answers[token].member_id, {rig.answers[token].member_id: names}, instance_id, numbers)
+
+
+def _synced(
+    rig: Rig,
+    leader: str,
+    parts: Mapping[str, tuple[str, ...]],
+    instance_id: str | None = None,
+    numbers: tuple[int, ...] = (0,),
+) -> None:
+    """The leader gives each member these partitions of its topics."""
+    given = tuple(
+        SyncGroupRequestAssignment(
+            member_id,
+            encode_assignment(ConsumerProtocolAssignment(tuple(TopicPartition(name, numbers) for name in names))),
+        )
+        for member_id, names in parts.items()
+    )
     token = rig.token()
-    rig.run(rig.shard.sync_group(token, SyncGroupRequest(GROUP, 1, member_id, None, "consumer", "range", given), 0))
-    assert rig.answers[token].assignment == assignment
+    request = SyncGroupRequest(GROUP, 1, leader, instance_id, "consumer", "range", given)
+    rig.run(rig.shard.sync_group(token, request, 0))
+    assert rig.answers[token].assignment == dict(given)[leader]
+
+
+_CLASSIC = replace(CONFIG, group_initial_rebalance_delay_ms=0)
 
 
 def test_a_classic_group_of_very_many_topics_becomes_a_consumer_group_and_back_in_steps() -> None:
-    """9,000 kept the loop for 71 and 22 ms."""
-    rig = Rig(_Indexed(), replace(CONFIG, group_initial_rebalance_delay_ms=0))
+    """9,000 kept the loop for 71 and 22 ms; then for 22 and 12, in which the records were applied."""
+    rig = Rig(_Indexed(), _CLASSIC)
     _classic(rig)
-    _beat(rig, join_request("m2", *_NAMES))
+    _beat(rig, join_request("m2", *_NAMES), applied_of_each=1)
     (classic,) = (member for member in rig.group.members.values() if member.is_classic)
     assert len(classic.assigned) == len(_NAMES)
-    _beat(rig, ConsumerGroupHeartbeatRequest(GROUP, "m2", -1, topic_partitions=None))
+    before = _all_of(rig.group)
+    rig.crash()
+    assert _all_of(rig.group) == before, "what was made beside the log is what the log says"
+    _beat(rig, ConsumerGroupHeartbeatRequest(GROUP, "m2", -1, topic_partitions=None), applied_of_each=1)
     ((listed,),) = rig.shard.list_groups()
     assert listed.group_type == "classic"
+
+
+def _all_of(group: ConsumerGroup) -> dict[str, object]:
+    return dict(vars(group))
+
+
+def test_a_classic_group_of_very_many_members_becomes_a_consumer_group_and_back_in_steps() -> None:
+    """None of them has many topics."""
+    rig = Rig(_Indexed(), replace(_CLASSIC, group_initial_rebalance_delay_ms=1_000))
+    parts: dict[str, tuple[str, ...]] = {}
+    for at in range(len(_NAMES) // 10):
+        names = _NAMES[10 * at : 10 * at + 10]
+        parts[f"c-{at}"] = names
+        offered = (JoinGroupRequestProtocol("range", encode_subscription(ConsumerProtocolSubscription(names))),)
+        request = JoinGroupRequest(GROUP, 45_000, 60_000, "", None, "consumer", offered)
+        token = rig.token()
+        rig.run(rig.shard.join_group(token, request, CLIENT, rig.now_ms, unique_id=str(at), member_id_required=False))
+    rig.advance(2_000)
+    _synced(rig, rig.answers[token].leader, parts)
+    _beat(rig, join_request("m2", *_NAMES), applied_of_each=10)
+    assert sum(len(member.assigned) for member in rig.group.members.values()) == 10 * len(parts)
+    _beat(rig, ConsumerGroupHeartbeatRequest(GROUP, "m2", -1, topic_partitions=None), applied_of_each=10)
+    ((listed,),) = rig.shard.list_groups()
+    assert listed.group_type == "classic"
+
+
+class _Grows(Metadata):
+    """A topic gets another partition behind one of the times that it is looked up."""
+
+    def __init__(self, behind: int) -> None:
+        super().__init__(words=4)
+        self.left = behind
+
+    def find(self, name: str) -> Topic | None:
+        found = super().find(name)
+        self.left -= 1
+        if self.left == 0:
+            self.make("words", 5)
+        return found
+
+
+def test_a_topic_that_grows_while_a_group_becomes_one_of_consumers_is_divided_anew() -> None:
+    """The hash of the topics knew of it, and the assignment did not: nobody would ever have got the partition."""
+    behind, has_ended = 0, False
+    while not has_ended:
+        behind += 1
+        metadata = _Grows(0)
+        rig = Rig(metadata, _CLASSIC)
+        _classic(rig, ("words",), "i", (0, 1, 2, 3))
+        metadata.left = behind
+        member = rig.joined("m1", instance_id="i")  # in the place of the other: it subscribes to nothing new
+        has_ended = metadata.left > 0
+        settle(member)
+        assert metadata.left > 0 or len(member.partitions) == 5, f"it grows when it has been looked up {behind} times"
+    assert behind > 3

@@ -19,7 +19,7 @@ from ottla.coordinator.group.consumer import describe, leave
 from ottla.coordinator.group.consumer.errors import RefusedError
 from ottla.coordinator.group.consumer.group import ConsumerGroup
 from ottla.coordinator.group.consumer.heartbeat import Heartbeat, check_request, heartbeat
-from ottla.coordinator.group.consumer.records import apply, group_tombstones, is_group_tombstone
+from ottla.coordinator.group.consumer.records import apply, group_of, group_tombstones, is_group_tombstone
 from ottla.coordinator.group.consumer.regexes import Resolution, take_over
 from ottla.coordinator.group.consumer.room import (
     CLASSIC_JOIN,
@@ -108,6 +108,7 @@ class ConsumerGroups:
                 response = yield from leave.leave(draft, asked.request)
             else:
                 response = yield from heartbeat(draft, asked)
+                yield from self._make(draft)
         except RefusedError as refused:
             return answer(token, heartbeat_error(refused.error, refused.message), refused.effects)
         return self.decide(draft, token, response, lambda error: heartbeat_error(error, None))
@@ -128,6 +129,13 @@ class ConsumerGroups:
         if request.member_epoch != JOIN_EPOCH:
             raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
         return Draft(self.room, ConsumerGroup(group_id), now_ms)
+
+    def _make(self, draft: Draft) -> Generator[None, None, None]:
+        """Make the group that takes the place of a classic one with members, before its records are in the log: with
+        very many topics or members it takes long. Nobody knows it before they are."""
+        group = draft.group
+        if group.members and group is not self.find(group.group_id):
+            draft.target = yield from group_of(group.group_id, draft.records)
 
     def assigned(self, job: AssignPartitions, computed: Mapping[str, Partitions] | None, now_ms: int) -> Decision:
         """An assignor has done its work (`AssignPartitions`), and the result is checked. None: it failed.
@@ -172,8 +180,11 @@ class ConsumerGroups:
     def apply(self, record: LogRecord, target: AnyGroup | None) -> None:
         """A record of a consumer group is in the log."""
         key = decode_key(record.key)
-        value = None if record.value is None else decode_value(key, record.value)
+        if target is not None:
+            self._put_in_place(key.group_id, target)
+            return
         group = self.find(key.group_id)
+        value = None if record.value is None else decode_value(key, record.value)
         if group is None:
             if record.value is None:
                 return  # of a group that is gone already
@@ -183,6 +194,15 @@ class ConsumerGroups:
         if record.value is None and is_group_tombstone(key, value):
             del self._groups[key.group_id]
             self.room.forget(key.group_id)
+
+    def _put_in_place(self, group_id: str, target: AnyGroup) -> None:
+        """The group has become another one, which was prepared with the records of which this is one."""
+        if self._groups.get(group_id) is not target:
+            if self.find(group_id) is not None:
+                self.room.forget(group_id)
+            self._groups[group_id] = target
+        if isinstance(target, ConsumerGroup):
+            self._changed[group_id] = None
 
     def settled(self) -> tuple[GroupFacts, ...]:
         """Which of the groups that records have changed since the last call are stable now, or have no members."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable
 from itertools import islice
+from typing import Final
 
 from ottla.base.limits import MAX_NAMES_AT_ONCE
-from ottla.base.steps import result_of
+from ottla.base.steps import Pace, result_of
 from ottla.coordinator.decision import LogRecord
 from ottla.coordinator.group.consumer.group import ConsumerGroup, Resolved
 from ottla.coordinator.group.consumer.member import Assigned, Member, Target, to_topics
@@ -28,6 +29,12 @@ from ottla.wire.consumer_group_records import (
     CurrentTopicPartitions,
     TargetTopicPartition,
 )
+from ottla.wire.offsets_records import record_type
+
+#: Bytes of records from which one step makes a group: some 7 milliseconds for the largest record, one or two for many.
+_BYTES_AT_ONCE: Final = 60_000
+#: What a record costs beside its bytes, in bytes.
+_BYTES_OF_RECORD: Final = 400
 
 
 def _record(key: wire.Key, value: wire.Value | None) -> LogRecord:
@@ -118,6 +125,19 @@ def group_tombstones(group: ConsumerGroup, members: Iterable[str] | None = None)
         partition_metadata_tombstone(group_id),
         _record(ConsumerGroupMetadataKey(group_id), None),
     ]
+
+
+def group_of(group_id: str, records: Iterable[LogRecord]) -> Generator[None, None, ConsumerGroup]:
+    """The group that these records make, those among them that are of a consumer group. In steps, if they are much."""
+    group, pace = ConsumerGroup(group_id), Pace(_BYTES_AT_ONCE)
+    for record in records:
+        if record_type(record.key) in wire.RECORD_TYPES:
+            key = wire.decode_key(record.key)
+            value = None if record.value is None else wire.decode_value(key, record.value)
+            apply(group, key, value, has_value=record.value is not None)
+        if pace.is_over(_BYTES_OF_RECORD + len(record.value or b"")):
+            yield
+    return group
 
 
 def group_id_of(key: wire.Key) -> str:

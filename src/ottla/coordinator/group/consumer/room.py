@@ -119,7 +119,7 @@ class Draft:
     effects: list[AssignPartitions] = field(default_factory=list)
     #: Answers to requests that waited in a group which this one takes the place of.
     replies: list[Reply] = field(default_factory=list)
-    #: The group of another kind that takes this one's place.
+    #: The group that takes the place of the one that is there: one of another kind.
     target: AnyGroup | None = None
     #: What the input means for the group's history, in order.
     facts: list[Fact] = field(default_factory=list)
