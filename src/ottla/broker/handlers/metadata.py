@@ -94,11 +94,20 @@ async def _handle_large(node: _Node, request: MetadataRequest, context: RequestC
     making = _making(node, context, missing)
     if making is not None:
         await making
-    if access.is_on:  # those that were made meanwhile are decided on, too: nothing comes in between any more
-        late = [name for name in _named(node, request, context)[0] if name not in decided]
-        refused |= access.refused(context, *of, late, told=is_told)
+    late = _late(node, request, context, decided)
+    while len(late) > PART_NAMES:
+        refused |= await access.refused_of_many(slices, context, *of, late, told=is_told)
+        decided |= dict.fromkeys(late)
+        late = _late(node, request, context, decided)
+    refused |= access.refused(context, *of, late, told=is_told)  # nothing comes in between any more
     topics = _topics(node, request, context, refused)
     return _answer(node, request, context, await slices.collect(counted(context, topics)))
+
+
+def _late(node: _Node, request: MetadataRequest, context: RequestContext, decided: Collection[str]) -> list[str]:
+    """What is asked for and was not `decided` on: made meanwhile."""
+    names, _ = _named(node, request, context)
+    return [name for name in names if name not in decided] if node.access.is_on else []
 
 
 def _making(node: _Node, context: RequestContext, missing: list[str]) -> "asyncio.Future[object] | None":
