@@ -19,6 +19,7 @@ from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from tests.broker import ticking
 from tests.broker.wire_client import WireClient
 
 _CONFIG = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}
@@ -58,3 +59,22 @@ async def test_a_client_that_only_asks_whether_it_could_be_made_changes_nothing(
             second = await broker.node.topics.create_internal(GROUP_TOPIC)
             await asked
             assert (await first).topic_id == second.topic_id == broker.node.image.topics[GROUP_TOPIC].topic_id
+
+
+async def test_a_topic_that_is_seen_among_others_has_its_coordinators(tmp_path: Path) -> None:
+    """They began when all topics of the request were there: meanwhile clients were told that this is not the node."""
+    names = [GROUP_TOPIC, TRANSACTION_TOPIC, *(f"t{number}" for number in range(20))]
+    asked = CreateTopicsRequest(tuple(CreatableTopic(name, 1, 1) for name in names), 30_000)
+    async with (
+        AsyncBroker(_CONFIG, data_dir=tmp_path, clock=ticking.TickingClock()) as broker,
+        WireClient(broker) as client,
+    ):
+        node = broker.node
+
+        def begun() -> int:
+            found = [each.find("g") for each in (node.groups, node.transactions) if each.topic in node.image.topics]
+            assert ErrorCode.NOT_COORDINATOR not in found
+            return len(found)
+
+        seen = await ticking.turns(asyncio.create_task(client.ask(ApiKey.CREATE_TOPICS, asked)), begun)
+    assert set(seen) == {0, 1, 2}

@@ -61,16 +61,24 @@ def _records_of(parts: Iterable[Iterable[MetadataRecord]], ends: list[int]) -> I
         ends.append(count)
 
 
-def _put_in_place(change: Change, jobs: deque[_Job], ends: Iterable[int]) -> Iterator[None]:
-    """A topic in each step: the metadata says that its partitions are there, and they are found. Its job is freed."""
+def _put_in_place(
+    change: Change, jobs: deque[_Job], ends: Iterable[int], there: Callable[[str], None]
+) -> Iterator[None]:
+    """A topic in each step: the metadata says that its partitions are there, and they are found. Its job is freed.
+
+    `there` is called with its name in the same step.
+    """
     for end in ends:
         change.apply(end)
-        jobs.popleft().making.put_in_place()
+        job = jobs.popleft()
+        job.making.put_in_place()
+        there(job.name)
         yield
 
 
 class Topics:
-    """Changes topics: in the metadata and on the disk. Afterwards `made` is told of each, and `deleted` of all at once.
+    """Changes topics: in the metadata and on the disk. `made` is told of each when it is seen, and behind
+    the change `deleted` of all at once.
 
     A request may ask for ten thousand partitions. So what a client asks for runs in `change`: one request after the
     other, each in slices while others are served, with one batch of metadata for all of its topics. What the broker
@@ -126,18 +134,14 @@ class Topics:
 
     async def create_all(self, wanted: Sequence[NewTopic]) -> dict[str, TopicImage | StorageError]:
         """Make topics. Each is made whole, or not at all when the disk fails; the result says which."""
-        faults = await self._carry_out(await self._slices.collect(map(self._job, wanted)))
         topics, made = self._metadata.image.topics, dict[str, TopicImage | StorageError]()
 
-        def tell() -> Iterator[None]:
-            for name, _, _ in wanted:
-                made[name] = faults.get(name) or topics[name]
-                if name not in faults:
-                    self._made(topics[name])
-                yield
+        def there(name: str) -> None:
+            made[name] = topics[name]
+            self._made(topics[name])
 
-        await self._slices.run(tell())
-        return made
+        faults = await self._carry_out(await self._slices.collect(map(self._job, wanted)), there)
+        return {**made, **faults}
 
     def _job(self, wanted: NewTopic) -> _Job:
         name, partitions, configs = wanted
@@ -148,7 +152,7 @@ class Topics:
     async def grow_all(self, wanted: Mapping[str, int]) -> dict[str, StorageError]:
         """Give topics more partitions (new totals). Where the disk fails, a topic stays as it was."""
         jobs = (self._growing(name, count) for name, count in wanted.items())
-        faults = await self._carry_out(await self._slices.collect(jobs))
+        faults = await self._carry_out(await self._slices.collect(jobs), _nobody)
         await self._slices.run(map(self._reconfigure, wanted))  # its settings may have been changed meanwhile
         return faults
 
@@ -159,10 +163,11 @@ class Topics:
         making = Making(self._partitions, name, topic.topic_id, more, image.topic_configs(name))
         return _Job(name, making, self._metadata.partition_records(topic, count, directory_id=self._directory_id))
 
-    async def _carry_out(self, jobs: list[_Job]) -> dict[str, StorageError]:
+    async def _carry_out(self, jobs: list[_Job], there: Callable[[str], None]) -> dict[str, StorageError]:
         """Make the partitions of each topic, then write the metadata of all. Returns the faults by topic.
 
-        Nobody else holds the jobs: thousands would take long to be freed together.
+        `there` is called with the name of each topic in the step in which it is seen. Nobody else holds the jobs:
+        thousands would take long to be freed together.
         """
         faults = await make_all([job.making for job in jobs], self._partitions, self._slices)
         for name, fault in faults.items():
@@ -172,7 +177,7 @@ class Topics:
         change = self._changes.change(_records_of((job.records for job in ready), ends))
         try:
             with self._telling("the metadata of topics cannot be written"):
-                await self._changes.write(change, _put_in_place(change, ready, ends))
+                await self._changes.write(change, _put_in_place(change, ready, ends, there))
         except StorageError as fault:
             for job in ready:
                 await self._partitions.in_thread(job.making.undo)
