@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ottla.base.steps import result_of
 from ottla.base.types import TopicPartition
 from ottla.coordinator.decision import Decision
 from ottla.coordinator.txn.config import TransactionConfig
@@ -244,7 +245,9 @@ class OurConversation(Conversation):
                 client = TransactionVersion.V2 if version >= 5 else TransactionVersion.V0
                 return self._decided(shard.end_txn(token, message, client, now_ms))
             case ApiKey.DESCRIBE_TRANSACTIONS:
-                return DescribeTransactionsResponse(transaction_states=(shard.describe(message.transactional_ids[0]),))
+                return DescribeTransactionsResponse(
+                    transaction_states=(result_of(shard.describe(message.transactional_ids[0])),)
+                )
             case _:
                 assert api == ApiKey.LIST_TRANSACTIONS
                 listing = Listing(message, now_ms)

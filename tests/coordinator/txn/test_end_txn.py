@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.base.steps import result_of
 from ottla.coordinator.decision import WriteMarkers
 from ottla.coordinator.txn.metadata import created
 from ottla.coordinator.txn.states import TransactionVersion
@@ -127,7 +128,7 @@ def test_t5_marker_that_failed_for_now_is_written_again_alone() -> None:
     end(runtime, producer_id, 0, commit=True)
     runtime.write_markers({T1: ErrorCode.NOT_LEADER_OR_FOLLOWER})
     assert runtime.states()[-1] == "PrepareCommit"
-    described = runtime.shard.describe("x")
+    described = result_of(runtime.shard.describe("x"))
     assert [(topic.topic, topic.partitions) for topic in described.topics] == [("t", (1,))]
     runtime.pass_time(runtime.config.retry_backoff_ms)
     assert [effect.partitions for effect in runtime.effects] == [(T1,)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.base.steps import result_of
 from ottla.coordinator.txn.listing import Listing
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import describe_transactions as describe_messages
@@ -15,10 +16,10 @@ from tests.coordinator.txn.runtime import NOW_MS, T0, T1, U0, ShardRuntime
 
 def test_t14_describe_tells_what_is_open_and_since_when() -> None:
     runtime = ShardRuntime()
-    assert runtime.shard.describe("x").error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-    assert runtime.shard.describe("").error_code == ErrorCode.INVALID_REQUEST
+    assert result_of(runtime.shard.describe("x")).error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    assert result_of(runtime.shard.describe("")).error_code == ErrorCode.INVALID_REQUEST
     producer_id = ongoing(runtime, U0, T1, T0)
-    assert runtime.shard.describe("x") == describe_messages.TransactionState(
+    assert result_of(runtime.shard.describe("x")) == describe_messages.TransactionState(
         error_code=ErrorCode.NONE,
         transactional_id="x",
         transaction_state="Ongoing",

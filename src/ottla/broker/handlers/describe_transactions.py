@@ -53,7 +53,7 @@ def _one(node: _Node, transactional_id: str, context: RequestContext) -> Generat
     runner = node.transactions.find(transactional_id)
     if isinstance(runner, ErrorCode):
         return TransactionState(runner, transactional_id)
-    state = runner.shard.describe(transactional_id)
+    state = yield from runner.shard.describe(transactional_id)
     if not node.access.is_on:
         return state
     shown = []

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 
+from ottla.base.limits import MAX_INLINE_ADDED
 from ottla.base.patterns import Pattern, PatternError, compile_pattern
+from ottla.base.steps import Pace
 from ottla.coordinator.txn.metadata import TransactionMetadata
 from ottla.coordinator.txn.states import STATE_BY_KAFKA_NAME
 from ottla.coordinator.txn.store import TransactionStore
@@ -13,8 +15,10 @@ from ottla.wire.messages import describe_transactions as describe_messages
 from ottla.wire.messages import list_transactions as list_messages
 
 
-def describe_transaction(store: TransactionStore, transactional_id: str) -> describe_messages.TransactionState:
-    """One transactional id as DescribeTransactions shows it.
+def describe_transaction(
+    store: TransactionStore, transactional_id: str
+) -> Generator[None, None, describe_messages.TransactionState]:
+    """One transactional id as DescribeTransactions shows it; in steps, with very many partitions as they were at first.
 
     While markers are written, the partitions are those whose marker is still outstanding, as in Kafka: they hold back
     the LSO. Errors: INVALID_REQUEST, TRANSACTIONAL_ID_NOT_FOUND.
@@ -25,8 +29,19 @@ def describe_transaction(store: TransactionStore, transactional_id: str) -> desc
     if txn is None:
         return describe_messages.TransactionState(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, transactional_id)
     topics: dict[str, list[int]] = {}
-    for partition in sorted(store.waiting(txn)):
+    pace = Pace(MAX_INLINE_ADDED)
+    waiting = sorted(store.waiting(txn))
+    if pace.is_over(len(waiting)):
+        yield
+    for partition in waiting:
         topics.setdefault(partition.topic, []).append(partition.partition)
+        if pace.is_over(1):
+            yield
+    told: list[describe_messages.TopicData] = []
+    for topic, ids in topics.items():
+        told.append(describe_messages.TopicData(topic, tuple(ids)))
+        if pace.is_over(1):
+            yield
     return describe_messages.TransactionState(
         error_code=ErrorCode.NONE,
         transactional_id=transactional_id,
@@ -35,7 +50,7 @@ def describe_transaction(store: TransactionStore, transactional_id: str) -> desc
         transaction_start_time_ms=txn.start_ms,
         producer_id=txn.producer_id,
         producer_epoch=txn.producer_epoch,
-        topics=tuple(describe_messages.TopicData(topic, tuple(ids)) for topic, ids in topics.items()),
+        topics=tuple(told),
     )
 
 

@@ -9,7 +9,7 @@ that a transaction's time-out counts from the moment this shard saw it begin, wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 
 from ottla.base.require import require
 from ottla.base.types import TopicPartition
@@ -84,8 +84,8 @@ class TransactionShard:
         """The outcome of a `WriteMarkers` effect, for some of its partitions or for all."""
         return ending.markers_written(self.store, transactional_id, producer_id, producer_epoch, results, now_ms)
 
-    def describe(self, transactional_id: str) -> DescribedTransaction:
-        """DescribeTransactions for one id."""
+    def describe(self, transactional_id: str) -> Generator[None, None, DescribedTransaction]:
+        """DescribeTransactions for one id, in steps."""
         return listing.describe_transaction(self.store, transactional_id)
 
     def timer(self, key: tuple[str, ...], now_ms: int) -> Decision:
