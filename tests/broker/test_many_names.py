@@ -16,7 +16,7 @@ from ottla.base.clock import ManualClock
 from ottla.base.limits import MAX_CHANGES
 from ottla.broker.access.acls import AclFilter
 from ottla.broker.answers import Later
-from ottla.broker.handlers import describe_topic_partitions
+from ottla.broker.handlers import add_partitions_to_txn, describe_topic_partitions, offset_fetch
 from ottla.broker.handlers.encoding import as_it_is
 from ottla.broker.handlers.large import in_its_turn, slowly
 from ottla.broker.handlers.parts import PART_NAMES, PART_TOPICS, cut, weight
@@ -50,6 +50,8 @@ from tests.broker.wire_client import WireClient
 
 _PARTS = 6
 _NAMES = tuple(f"n{number:04}" for number in range((_PARTS - 1) * PART_TOPICS + 1))
+#: One more than a part has, with short names.
+_FEW = tuple(f"{number:03}" for number in range(PART_TOPICS + 1))
 #: What is asked, in which version, and in how many pieces it is done at least.
 _ASKED: dict[ApiKey, tuple[tuple[Any, ...], int, int]] = {
     ApiKey.LIST_OFFSETS: (ListOffsetsRequest(-1, topics=tuple(map(ListOffsetsTopic, _NAMES))), 9, _PARTS),
@@ -112,6 +114,34 @@ async def test_thousands_of_names_are_decided_in_turns(broker: AsyncBroker, clie
     request, version, least = _ASKED[key]
     _, pieces = await in_pieces(broker, client, key, request, version)
     assert pieces >= least
+
+
+@pytest.mark.parametrize("key", [key for key, (_, _, least) in _ASKED.items() if least == _PARTS])
+async def test_one_topic_more_than_a_part_has_is_decided_in_another_turn(
+    broker: AsyncBroker, client: WireClient, key: ApiKey
+) -> None:
+    """Up to 500 topics, with few bytes each, were one part."""
+    await allow_only(broker, (allowed(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER),))
+    request: Any = _ASKED[key][0]
+    field = "topic" if key is ApiKey.OFFSET_FOR_LEADER_EPOCH else "name"
+    topics = tuple(each._replace(**{field: name}) for each, name in zip(request.topics, _FEW, strict=False))
+    _, at_once = await in_pieces(broker, client, key, request._replace(topics=topics[:-1]), _ASKED[key][1])
+    _, pieces = await in_pieces(broker, client, key, request._replace(topics=topics), _ASKED[key][1])
+    assert pieces > at_once
+
+
+async def test_more_topics_than_a_part_has_are_added_and_looked_up_in_turns(broker: AsyncBroker) -> None:
+    offsets = OffsetFetchRequestGroup("g", topics=tuple(OffsetFetchRequestTopics(name=name) for name in _FEW))
+    topics = tuple(AddPartitionsToTxnTopic(name, (0,)) for name in _FEW)
+    session = Session("PLAINTEXT", "/127.0.0.1")
+    fetch = RequestContext(ApiKey.OFFSET_FETCH, 9, 1, "c", session)
+    add = RequestContext(ApiKey.ADD_PARTITIONS_TO_TXN, 3, 1, "c", session)
+    for answer in (
+        offset_fetch.handle(broker.node, OffsetFetchRequest((offsets,)), fetch),
+        add_partitions_to_txn.handle(broker.node, AddPartitionsToTxnRequest((), "t", 1, 0, topics), add),
+    ):
+        assert isinstance(answer, asyncio.Future)
+        await answer
 
 
 def test_a_topic_without_partitions_is_as_much_as_one_with_one() -> None:
