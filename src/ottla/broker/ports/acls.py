@@ -7,6 +7,7 @@ may neither before nor after. (In Apache Kafka they come and go in the order of 
 import asyncio
 import random
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Protocol
 
 from ottla.base.errors import StorageError
@@ -22,7 +23,7 @@ from ottla.wire.acls import AclPermissionType
 
 
 class AclChanges:
-    """Adds and removes ACLs that were checked before. A change is carried out whole, although its client may go."""
+    """Adds and removes ACLs that were checked before. A change that has begun is carried out whole."""
 
     def __init__(
         self, metadata: ClusterMetadata, changes: Changes, slices: Slices, rng: random.Random, faults: DiskFaults
@@ -36,30 +37,28 @@ class AclChanges:
 
     def create(self, acls: Sequence[Acl]) -> "asyncio.Future[StorageError | None]":
         """Have these ACLs; those that are there already stay. None of them is new if the disk refuses, and then why."""
-        return asyncio.shield(self._slices.start(self._create(acls), "creating ACLs"))
+        return self._slices.in_order(self._changing, partial(self._create, acls), "creating ACLs")
 
     def delete(self, filters: Sequence[AclFilter]) -> "asyncio.Future[list[list[Acl]] | StorageError | RefusedError]":
         """Have none of the ACLs that a filter means. The result is what each filter met; several may meet one ACL. Or
         why none of them is gone."""
-        return asyncio.shield(self._slices.start(self._delete(filters), "deleting ACLs"))
+        return self._slices.in_order(self._changing, partial(self._delete, filters), "deleting ACLs")
 
     async def _create(self, acls: Sequence[Acl]) -> StorageError | None:
-        async with self._changing:
-            there = self._metadata.image.acls
-            missing = (acl for acl in dict.fromkeys(sorted(acls, key=_denies_first)) if acl not in there)
-            new = await self._slices.collect((new_uuid(self._rng), acl) for acl in missing)
-            return await self._write(self._metadata.acl_records(dict(new), ()))
+        there = self._metadata.image.acls
+        missing = (acl for acl in dict.fromkeys(sorted(acls, key=_denies_first)) if acl not in there)
+        new = await self._slices.collect((new_uuid(self._rng), acl) for acl in missing)
+        return await self._write(self._metadata.acl_records(dict(new), ()))
 
     async def _delete(self, filters: Sequence[AclFilter]) -> list[list[Acl]] | StorageError | RefusedError:
-        async with self._changing:
-            met: list[dict[bytes, Acl]] = []
-            try:
-                await self._slices.run(self._meet(filters, met))
-            except RefusedError as refused:
-                return refused
-            gone = {acl_id: acl for each in met for acl_id, acl in each.items()}
-            allowing_first = sorted(gone, key=lambda acl_id: _denies_first(gone[acl_id]), reverse=True)
-            fault = await self._write(self._metadata.acl_records({}, allowing_first))
+        met: list[dict[bytes, Acl]] = []
+        try:
+            await self._slices.run(self._meet(filters, met))
+        except RefusedError as refused:
+            return refused
+        gone = {acl_id: acl for each in met for acl_id, acl in each.items()}
+        allowing_first = sorted(gone, key=lambda acl_id: _denies_first(gone[acl_id]), reverse=True)
+        fault = await self._write(self._metadata.acl_records({}, allowing_first))
         return fault or [sorted(each.values()) for each in met]
 
     def _meet(self, filters: Sequence[AclFilter], met: list[dict[bytes, Acl]]) -> Iterator[None]:

@@ -119,14 +119,9 @@ class Topics:
     def change(self, work: Callable[[], Coroutine[Any, Any, T]]) -> "asyncio.Future[T]":
         """Carry out a request when those before it are done, as Apache Kafka's controller does.
 
-        It is carried out whole, although its client may go before it is answered.
+        Once it has begun it is carried out whole, although its client may go before it is answered.
         """
-
-        async def in_order() -> T:
-            async with self._changing:
-                return await work()
-
-        return asyncio.shield(self._slices.start(in_order(), "a change of topics"))
+        return self._slices.in_order(self._changing, work, "a change of topics")
 
     def elect(self, elections: Elections) -> "asyncio.Future[None]":
         """Try to hold the elections that a start owes."""

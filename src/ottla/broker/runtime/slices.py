@@ -7,7 +7,7 @@ long work take turns. Other code runs between two slices, so after each step it 
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Generator, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
 from typing import Any, Final, TypeVar
 
 from ottla.base.clock import Clock
@@ -76,6 +76,32 @@ class Slices:
 
         task.add_done_callback(ended)
         return task
+
+    def in_order(
+        self, lock: asyncio.Lock, work: Callable[[], Coroutine[Any, Any, T]], what: str
+    ) -> "asyncio.Future[T]":
+        """Run `work` with the lock, behind those that wait for it already.
+
+        What has begun is carried out whole, although its client may go. What has not goes with its client: else any
+        number of large requests could wait here whose connections, and room for frames, are free again.
+        """
+        has_begun = False
+
+        async def begin() -> T:
+            nonlocal has_begun
+            async with lock:
+                has_begun = True
+                return await work()
+
+        task = self.start(begin(), what)
+        waiting = asyncio.shield(task)
+
+        def left(gone: "asyncio.Future[T]") -> None:
+            if gone.cancelled() and not has_begun:
+                task.cancel()
+
+        waiting.add_done_callback(left)
+        return waiting
 
     async def close(self) -> None:
         """The broker stops: end what runs, and wait until it has ended."""
