@@ -23,6 +23,9 @@ class AnyGroup(GroupOfOffsets, Protocol):
     """A group of any kind."""
 
     @property
+    def group_id(self) -> str: ...
+
+    @property
     def kind(self) -> str:
         """The kind's name, as ListGroups says it (KIP-848)."""
         ...

@@ -179,10 +179,10 @@ class ConsumerGroups:
 
     def apply(self, record: LogRecord, target: AnyGroup | None) -> None:
         """A record of a consumer group is in the log."""
-        key = decode_key(record.key)
         if target is not None:
-            self._put_in_place(key.group_id, target)
+            self._put_in_place(target)
             return
+        key = decode_key(record.key)
         group = self.find(key.group_id)
         value = None if record.value is None else decode_value(key, record.value)
         if group is None:
@@ -195,12 +195,14 @@ class ConsumerGroups:
             del self._groups[key.group_id]
             self.room.forget(key.group_id)
 
-    def _put_in_place(self, group_id: str, target: AnyGroup) -> None:
-        """The group has become another one, which was prepared with the records of which this is one."""
-        if self._groups.get(group_id) is not target:
-            if self.find(group_id) is not None:
-                self.room.forget(group_id)
-            self._groups[group_id] = target
+    def _put_in_place(self, target: AnyGroup) -> None:
+        """The group has become another one, which was prepared with thousands of records, perhaps: this is one."""
+        group_id = target.group_id
+        if self._groups.get(group_id) is target:
+            return
+        if self.find(group_id) is not None:
+            self.room.forget(group_id)
+        self._groups[group_id] = target
         if isinstance(target, ConsumerGroup):
             self._changed[group_id] = None
 
