@@ -21,12 +21,14 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
-from typing import Generic, Protocol, TypeVar
+from itertools import chain
+from typing import Final, Generic, Protocol, TypeVar
 
 from ottla.base.clock import Clock
 from ottla.base.errors import CorruptDataError, OttlaError, StorageError
 from ottla.base.limits import HERD_ANSWERS_AT_ONCE, MAX_FRESH_STARTS
 from ottla.base.require import require
+from ottla.base.steps import Pace
 from ottla.base.types import TopicPartition
 from ottla.broker.runtime.partitions import Partitions
 from ottla.broker.runtime.slices import Slices
@@ -40,6 +42,11 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.records import Record, encode_batch
 
 _log = logging.getLogger(__name__)
+
+#: Bytes of records that are applied in one step while a log is read: a millisecond or two, but for a larger record.
+_BYTES_AT_ONCE: Final = 60_000
+#: What a record costs beside its bytes, in bytes.
+_BYTES_OF_RECORD: Final = 400
 
 
 class ShardUnloadedError(OttlaError):
@@ -159,11 +166,12 @@ class ShardRunner(Generic[S]):
             self.unload()
 
     def load(self) -> Iterator[None]:
-        """Apply the log, batch by batch, and begin with what it says; the shard is active once the iterator ends."""
+        """Apply the log, a batch or a piece of one in each step, and begin with what it says; the shard is active once
+        the iterator ends."""
         clock = self._runtime.clock
         partition = self._runtime.partitions.find(self.tp.topic, self.tp.partition)
         if partition is not None:
-            for batch in replay(partition.log):
+            for batch in chain.from_iterable(map(_pieces, replay(partition.log))):
                 rest = self._applier(self.shard, batch, clock.now_ms()).rest
                 yield
                 while rest is not None and self.state is ShardState.LOADING:
@@ -399,6 +407,19 @@ class ShardRunner(Generic[S]):
     def _apply(self, decision: Decision, records: tuple[Record, ...]) -> Decision:
         producer_id = None if decision.transactional is None else decision.transactional.producer_id
         return self._applier(self.shard, ReplayedBatch(records, 0, producer_id), self._runtime.clock.now_ms())
+
+
+def _pieces(batch: ReplayedBatch) -> Iterator[ReplayedBatch]:
+    """A batch in parts that are no long work. Nobody sees what a shard knows before all is read."""
+    piece: list[Record] = []
+    pace = Pace(_BYTES_AT_ONCE)
+    for record in batch.records:
+        piece.append(record)
+        if pace.is_over(_BYTES_OF_RECORD + len(record.value or b"")):
+            yield batch._replace(records=tuple(piece))
+            piece = []
+    if piece or not batch.records:
+        yield batch._replace(records=tuple(piece))
 
 
 def _instead(replies: Sequence[Reply], refusals: Sequence[Reply]) -> tuple[Reply, ...]:
