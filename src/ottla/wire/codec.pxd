@@ -75,7 +75,7 @@ cdef class Writer:
     cdef Py_ssize_t capacity
     cdef public Py_ssize_t pos
     cdef int room(self, Py_ssize_t n) except -1
-    cdef int grow(self, Py_ssize_t needed) except -1
+    cdef int grow(self, Py_ssize_t capacity) except -1
     cdef list pieces
     cdef bytes finish(self)
     cdef list finish_pieces(self)

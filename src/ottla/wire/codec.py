@@ -271,8 +271,7 @@ class Writer:
     """A growing buffer, with Kafka's primitive types."""
 
     def __init__(self, capacity: int) -> None:
-        self.data = bytearray(capacity)
-        self.view = self.data
+        self.data = self.view = bytearray(capacity)
         self.capacity = capacity
         self.pos = 0
         #: What comes before `data`. A large field is not copied: it is a piece of its own.
@@ -281,15 +280,12 @@ class Writer:
     def room(self, n: int) -> None:
         """Make sure that `n` more bytes fit."""
         if self.pos + n > self.capacity:
-            self.grow(self.pos + n)
+            self.grow(max(self.capacity * 2, self.pos + n))
 
-    def grow(self, needed: int) -> None:
-        """Compiled, a function that sets a view is slow, also where it does not come to that."""
-        self.capacity = max(self.capacity * 2, needed)
-        grown = bytearray(self.capacity)
-        grown[: self.pos] = self.data[: self.pos]
-        self.data = grown
-        self.view = grown
+    def grow(self, capacity: int) -> None:
+        """A function of its own: compiled, one that sets a view is slow, also where it does not come to that."""
+        self.data = self.view = self.data[: self.pos] + bytes(capacity - self.pos)
+        self.capacity = capacity
 
     def finish(self) -> bytes:
         """What was written."""
