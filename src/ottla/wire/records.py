@@ -237,7 +237,7 @@ class BatchBuilder(RecordWriter):
         level: int | None = None,
     ) -> bytes:
         """The batch, sealed, with base offset 0. May be called again with other arguments. ValueError when empty."""
-        header = self._header(producer_id, producer_epoch, base_sequence, transactional, compression)
+        header = self._header((producer_id, producer_epoch, base_sequence), transactional, compression)
         return _seal_writer(self, compression, level, header)
 
     def seal(
@@ -254,17 +254,10 @@ class BatchBuilder(RecordWriter):
         self.close()
         if compression is not Compression.NONE or self.used < self.capacity // 2:
             return self.build(producer_id, producer_epoch, base_sequence, transactional, compression, level)
-        header = self._header(producer_id, producer_epoch, base_sequence, transactional, compression)
+        header = self._header((producer_id, producer_epoch, base_sequence), transactional, compression)
         return self.with_head(header_of(header, self.body()))
 
-    def _header(
-        self,
-        producer_id: int,
-        producer_epoch: int,
-        base_sequence: int,
-        transactional: bool,
-        compression: Compression,
-    ) -> BatchHeader:
+    def _header(self, producer: tuple[int, int, int], transactional: bool, compression: Compression) -> BatchHeader:
         return BatchHeader(
             0,
             0,
@@ -275,9 +268,7 @@ class BatchBuilder(RecordWriter):
             self.last_offset_delta,
             self.base_timestamp_ms,
             self.max_timestamp_ms,
-            producer_id,
-            producer_epoch,
-            base_sequence,
+            *producer,
             self.count,
         )
 
