@@ -28,3 +28,11 @@ def test_c2_what_cannot_be_serialized_names_the_topic() -> None:
     with pytest.raises(SerializationError, match="topic t: the key could not be serialized"):
         serialize(serializer("key.serializer", Upper), "t", "key", 5)
     assert serialize(None, "t", "value", bytearray(b"x")) == b"x"
+
+
+def test_c2_bytes_of_a_kind_of_their_own_become_bytes() -> None:
+    class Text(bytes):
+        """As numpy's are."""
+
+    for how in (None, lambda topic, data: data):
+        assert type(serialize(how, "t", "value", Text(b"x"))) is bytes

@@ -1,6 +1,7 @@
 """Records into batches and out again, in both forms of the codec."""
 
 import gc
+from array import array
 from typing import Any, NamedTuple
 
 import pytest
@@ -148,6 +149,43 @@ def test_a_batch_of_few_records_does_not_hold_the_memory_of_many(form: Form) -> 
         form.records.BatchBuilder(10).seal(3, 4, 5, True, Compression.NONE, None)
 
 
+class _Text(bytes):
+    """Bytes of a kind of their own, as numpy's are."""
+
+
+class _NoMoreMemory(SpareMemory):
+    def __init__(self, gives: int) -> None:
+        super().__init__(2**23)
+        self.gives = gives
+
+    def take(self, size_bytes: int) -> memoryview:
+        if not self.gives:
+            raise MemoryError
+        self.gives -= 1
+        return super().take(size_bytes)
+
+
+@both_forms
+def test_a_builder_that_gets_no_more_memory_goes_on_with_what_it_has(form: Form) -> None:
+    builder = form.records.BatchBuilder(2**20, 200_000, _NoMoreMemory(1))
+    builder.try_append(NOW_MS, None, b"v" * 150_000, ())
+    before = builder.build()
+    for _ in range(2):
+        with pytest.raises(MemoryError):
+            builder.try_append(NOW_MS, None, b"w" * 60_000, ())
+    assert builder.build() == before and builder.capacity == 200_000
+    assert builder.try_append(NOW_MS, b"k", b"fits", ()) == 1
+    assert [record.value for record in form.records.decode_batch(builder.build())] == [b"v" * 150_000, b"fits"]
+
+
+@both_forms
+def test_a_header_of_numbers_is_their_bytes(form: Form) -> None:
+    builder = form.records.BatchBuilder(1000)
+    builder.try_append(NOW_MS, None, b"v", [("h", array("i", [1, 2])), ("h", memoryview(b"123")[::2])])
+    (record,) = form.records.decode_batch(builder.build())
+    assert record.headers == (("h", array("i", [1, 2]).tobytes()), ("h", b"13"))
+
+
 @both_forms
 def test_bad_input_is_refused_and_leaves_the_builder_as_it_was(form: Form) -> None:
     builder = form.records.BatchBuilder(1000)
@@ -156,8 +194,12 @@ def test_bad_input_is_refused_and_leaves_the_builder_as_it_was(form: Form) -> No
     for bad in ((NOW_MS, "text", b""), (NOW_MS, b"", 5), (NOW_MS, bytearray(b"k"), b"")):
         with pytest.raises(TypeError):
             builder.try_append(*bad, ())
-    with pytest.raises(TypeError):
-        builder.try_append(NOW_MS, b"", b"", [("h", 5)])
+    for key, text in ((_Text(b"k"), b"v"), (b"k", _Text(b"v"))):
+        with pytest.raises(TypeError, match="_Text"):
+            builder.try_append(NOW_MS, key, text, ())
+    for value in (5, "text"):
+        with pytest.raises(TypeError):
+            builder.try_append(NOW_MS, b"", b"", [("h", value)])
     for timestamp_ms in (-2, 2**62):
         with pytest.raises(ValueError, match="not a time"):
             builder.try_append(timestamp_ms, b"", b"", ())

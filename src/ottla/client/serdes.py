@@ -14,6 +14,8 @@ from ottla.client.errors import SerializationError
 
 Serializer = Callable[[str, Any], bytes | None]
 Deserializer = Callable[[str, bytes | None], Any]
+#: What `bytes` makes bytes of; a subclass of `bytes`, as numpy has one, is none that a record takes.
+_BYTES_LIKE = (bytes, bytearray, memoryview)
 
 
 def serializer(key: str, given: object) -> Serializer | None:
@@ -39,10 +41,10 @@ def _callable(key: str, given: object, method: str) -> Callable[[str, Any], Any]
 def serialize(how: Serializer | None, topic: str, what: str, datum: Any) -> bytes | None:
     """Turn `datum` into bytes. Raises SerializationError."""
     if how is None:
-        if datum is None or isinstance(datum, bytes):
-            return datum
-        if isinstance(datum, (bytearray, memoryview)):
+        if isinstance(datum, _BYTES_LIKE):
             return bytes(datum)
+        if datum is None:
+            return None
         raise SerializationError(
             f"topic {topic}: the {what} is a {type(datum).__name__}: configure a {what}.serializer, or give bytes"
         )
@@ -50,8 +52,8 @@ def serialize(how: Serializer | None, topic: str, what: str, datum: Any) -> byte
         made: object = how(topic, datum)
     except Exception as error:  # whatever a user's serializer raises
         raise SerializationError(f"topic {topic}: the {what} could not be serialized: {error}") from error
-    if made is None or isinstance(made, bytes):
-        return made
-    if isinstance(made, (bytearray, memoryview)):
+    if isinstance(made, _BYTES_LIKE):
         return bytes(made)
+    if made is None:
+        return None
     raise SerializationError(f"topic {topic}: the {what}.serializer returned a {type(made).__name__}, not bytes")

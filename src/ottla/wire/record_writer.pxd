@@ -34,7 +34,8 @@ cdef class RecordWriter:
     @cython.locals(key_view=_BinaryView, value_view=_BinaryView, packed=bytes, row=Py_ssize_t, key_size=Py_ssize_t, value_size=Py_ssize_t)
     cpdef Py_ssize_t append_rows(self, Py_ssize_t start, Py_ssize_t stop, const long long[::1] timestamps, tuple keys, tuple values, list headers) except -1
     @cython.locals(size=Py_ssize_t)
-    cdef int take_memory(self, Py_ssize_t capacity) except -1
+    cdef object new_memory(self, Py_ssize_t capacity)
+    cdef int use(self, object memory) except -1
     @cython.locals(start=Py_ssize_t)
     cdef int put_field(self, _BinaryView column, Py_ssize_t row, Py_ssize_t size) except -1
     @cython.locals(raw="const unsigned char *")
@@ -42,6 +43,7 @@ cdef class RecordWriter:
     cdef int put_slice(self, object source, Py_ssize_t start, Py_ssize_t size) except -1
     @cython.locals(rest=cython.ulonglong, pos=Py_ssize_t)
     cdef int put_varint(self, long long value) except -1
+    @cython.locals(end=Py_ssize_t)
     cdef int grow(self, Py_ssize_t needed) except -1
     cpdef object body(self)
     cpdef object close(self)

@@ -45,16 +45,20 @@ class RecordWriter:
         self.last_offset_delta = -1
         self.base_timestamp_ms = -1
         self.max_timestamp_ms = -1
-        self.take_memory(max(min(expected_bytes, limit_bytes), _FIRST_CAPACITY_BYTES))
+        self.use(self.new_memory(max(min(expected_bytes, limit_bytes), _FIRST_CAPACITY_BYTES)))
 
-    def take_memory(self, capacity: int) -> int:
-        self.capacity = capacity
+    def new_memory(self, capacity: int) -> memoryview:
         size = _HEAD_BYTES + capacity
         if self.spare is None or size < _SPARE_BYTES:
-            self.memory = memoryview(bytearray(size))
-        else:
-            self.memory = self.spare.take(size)
-        self.view = self.memory[_HEAD_BYTES:]
+            return memoryview(bytearray(size))
+        memory: memoryview = self.spare.take(size)
+        return memory
+
+    def use(self, memory: memoryview) -> int:
+        """Write into this memory from now on. What raises comes first: then the memory before it stays in use."""
+        self.view = memory[_HEAD_BYTES:]
+        self.memory = memory
+        self.capacity = len(memory) - _HEAD_BYTES
         if COMPILED:
             self.to = start_of(self.view)  # type: ignore[name-defined]  # noqa: F821  in the .pxd
         return 0
@@ -194,9 +198,10 @@ class RecordWriter:
         return 0
 
     def grow(self, needed: int) -> int:
-        written = self.body()
-        self.take_memory(max(min(self.capacity * 2, self.limit_bytes), needed))
-        self.body()[:] = written
+        larger = self.new_memory(max(min(self.capacity * 2, self.limit_bytes), needed))
+        end = _HEAD_BYTES + self.used
+        larger[:end] = self.memory[:end]
+        self.use(larger)
         return 0
 
     def body(self) -> memoryview:
@@ -243,7 +248,7 @@ class _BinaryView:
 def _size(field: bytes | None) -> int:
     if field is None:
         return -1
-    if not isinstance(field, bytes):
+    if type(field) is not bytes:  # no subclass: what it says of its length need not be so
         raise TypeError(f"a key or value is bytes or None, not {type(field).__name__}")
     return len(field)
 
@@ -268,8 +273,9 @@ def pack_headers(headers: Iterable[Header]) -> bytes:
         if value is None:
             parts.append(b"\x01")
         else:
-            parts.append(_packed_varint(len(value)))
-            parts.append(bytes(value))
+            raw = value if type(value) is bytes else bytes(memoryview(value))  # its length may be no number of bytes
+            parts.append(_packed_varint(len(raw)))
+            parts.append(raw)
         count += 1
     return _packed_varint(count) + b"".join(parts)
 
