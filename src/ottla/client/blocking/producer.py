@@ -85,6 +85,8 @@ class Producer:
         self, topic: str, record_batch: "pyarrow.RecordBatch", *, partition: int | None = None
     ) -> list[Delivery]:
         """Queue the rows of a pyarrow RecordBatch or Table; see `AsyncProducer.send_arrow`."""
+        if self._thread.forked:
+            raise IllegalStateError(FORKED)
         producer = self._producer
         if not producer.knows(topic):
             self._thread.run(producer.ensure_topic(topic))
