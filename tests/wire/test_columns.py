@@ -202,6 +202,24 @@ def test_rows_of_very_different_sizes_are_dealt_within_the_limit(form: Form, ord
 
 
 @both_forms
+def test_only_what_becomes_records_counts_when_rows_are_dealt(form: Form) -> None:
+    values = [b"%020d" % at for at in range(1_000)]
+    words = pa.DictionaryArray.from_arrays(
+        pa.array(range(1_000), pa.int32()), pa.array([*values, *[b"unused" * 100] * 1_000])
+    )
+    headers = pa.array([[("h", b"x" * 100)]] * 1_000, form.columns.HEADERS_TYPE)
+    for table, batches in (
+        (pa.table({"value": values, "other": [b"x" * 1_000] * 1_000}), 4),
+        (pa.table({"value": words}), 4),
+        (pa.table({"key": words, "value": values}).slice(500), 3),
+        (pa.table({"value": words, "headers": headers}), 14),
+    ):
+        builders = list(form.columns.encode_in_batches(table, 10_000, now_ms=NOW_MS))
+        assert len(builders) == batches
+        assert [r.value for b in builders for r in form.records.decode_batch(b.build())] == table["value"].to_pylist()
+
+
+@both_forms
 def test_rows_are_dealt_to_batches_of_a_limited_size(form: Form) -> None:
     table = pa.table({"value": [b"%0100d" % at for at in range(1000)]})
     builders = list(form.columns.encode_in_batches(table, 16_384, now_ms=NOW_MS))

@@ -48,8 +48,8 @@ SCHEMA: Final = pa.schema(
 _WITHOUT_HEADERS: Final = pa.schema(list(SCHEMA)[:5])
 _MAX_INT64: Final = 2**63 - 1
 _NO_LIMIT_BYTES: Final = 2**31 - 1
-#: What a record takes beside its key and value, about, and beside their places in an Arrow column.
-_FRAMING_BYTES: Final = 8
+#: What a record takes beside its key, value and headers, about.
+_FRAMING_BYTES: Final = 12
 _NO_HEADERS: Final = pack_headers(())
 
 
@@ -236,6 +236,12 @@ class ColumnSource(NamedTuple):
     values: tuple[Any, Any, Any, int] | None
     headers: list[bytes] | None
 
+    @property
+    def about_bytes(self) -> int:
+        """What the records take, about."""
+        columns: int = sum(offsets[-1] - offsets[0] for offsets, *_ in filter(None, (self.keys, self.values)))
+        return columns + sum(map(len, self.headers or ())) + self.rows * _FRAMING_BYTES
+
     def append_to(self, builder: BatchBuilder, start: int, stop: int | None = None) -> int:
         """Append rows from `start` on until `stop` (default: all) or until `builder` is full; how many were added."""
         stop = self.rows if stop is None else min(stop, self.rows)
@@ -287,7 +293,7 @@ def encode_in_batches(
     Each has at most `limit_bytes` (`batch.size`) before compression, and memory of `spare` if that is much.
     """
     source = column_source(batch, now_ms=now_ms)
-    about_bytes = batch.nbytes + source.rows * _FRAMING_BYTES
+    about_bytes = source.about_bytes
     parts = -(-about_bytes // max(limit_bytes, 1))
     done = 0
     while done < source.rows:
