@@ -1,5 +1,6 @@
 """Memory of frames that is used again, and only when nobody looks at it."""
 
+import gc
 import mmap
 import struct
 from concurrent.futures import ThreadPoolExecutor
@@ -142,3 +143,23 @@ def test_threads_never_share_memory() -> None:
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(work, range(1, 5)))
+
+
+def test_another_thread_takes_memory_while_what_is_known_is_measured() -> None:
+    spare = SpareMemory(64 * _MB)
+    views = [spare.take(_MB) for _ in range(30)]
+    taken: list[memoryview] = []
+
+    def another_thread(phase: str, _: object) -> None:
+        if phase == "stop":
+            taken.append(spare.take(_MB))
+
+    gc.callbacks.append(another_thread)
+    before = gc.get_threshold()
+    try:
+        gc.set_threshold(1)  # while Python collects garbage, other threads get their turns
+        views += [spare.take(_MB) for _ in range(10)]
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(another_thread)
+    assert taken and len({id(view.obj) for view in (*views, *taken)}) == len(views) + len(taken)

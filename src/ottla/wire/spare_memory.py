@@ -36,7 +36,7 @@ class SpareMemory:
     @property
     def known_bytes(self) -> int:
         """How much it would find again: what is in use, and what it keeps for the next frames."""
-        return sum(map(len, tuple(self._known)))
+        return sum(map(len, list(self._known)))  # no tuple: Python may let other threads in when it has begun one
 
     def take(self, size_bytes: int) -> memoryview:
         """Memory of that size, with whatever is in it. It is used again when nobody has a view of it any more."""
