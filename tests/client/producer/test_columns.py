@@ -1,6 +1,15 @@
-"""Which rows of a table go to which partition."""
+"""Which rows of a table go to which partition, and how many go together."""
+
+import asyncio
 
 import pytest
+
+from ottla import Admin, NewTopic
+from ottla.client.core.producer.batch import ProducerBatch
+from ottla.client.producer.producer import AsyncProducer
+from ottla.testing import Broker
+from tests.client.journeys import PATIENCE_S, fresh, read_all
+from tests.counted_calls import calls
 
 pa = pytest.importorskip("pyarrow")
 
@@ -29,3 +38,24 @@ def test_rows_keep_their_order_in_each_partition() -> None:
         for number, part in split_by_partition(rows, None, {b"a": 0, b"b": 1}.get)
     }
     assert found == {0: [b"0"], 1: [b"1", b"4"], None: [b"2"], 7: [b"3"]}
+
+
+def test_of_a_topic_that_takes_only_smaller_batches_a_producer_learns_it_from_the_first() -> None:
+    values = [b"%0100d" % at for at in range(9_000)]
+
+    async def send(servers: str, topic: str, times: int) -> None:
+        async with AsyncProducer({"bootstrap.servers": servers}) as producer:
+            for _ in range(times):
+                await producer.send_arrow(topic, pa.record_batch({"value": values}))
+                await producer.flush(PATIENCE_S)
+
+    def splits(servers: str, times: int) -> int:
+        topic = fresh("small")
+        with Admin({"bootstrap.servers": servers}) as admin:
+            admin.create_topics([NewTopic(topic, 1, 1, {"max.message.bytes": "300000"})])
+        made = calls(lambda: asyncio.run(send(servers, topic, times)), ProducerBatch.split.__code__)
+        assert [record.value for record in read_all(servers, topic)] == values * times
+        return made
+
+    with Broker() as broker:
+        assert splits(broker.bootstrap_servers, 1) == splits(broker.bootstrap_servers, 3) == 2

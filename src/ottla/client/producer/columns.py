@@ -4,7 +4,8 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-#: Columns are fast only in large batches. Brokers accept 1 MiB by default (`max.message.bytes`).
+#: Columns are fast only in large batches. Brokers accept 1 MiB by default (`max.message.bytes`); of a topic that does
+#: not, a producer learns it from the first batch that it has to split.
 LEAST_BATCH_BYTES = 1_000_000
 
 

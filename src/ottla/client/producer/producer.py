@@ -326,7 +326,8 @@ class AsyncProducer(Transactional):
         from ottla.client.producer.columns import LEAST_BATCH_BYTES, split_by_partition
         from ottla.wire.columns import encode_in_batches
 
-        limit = max(self.config.batch_size, min(self.config.max_request_size, LEAST_BATCH_BYTES))
+        wanted = min(self.config.max_request_size, LEAST_BATCH_BYTES, self._records.bearable_bytes(topic))
+        limit = max(self.config.batch_size, wanted)
         now_ms = self._time_ns() // 1_000_000
         of_key = partial(self._records.partition_of, topic)
         pieces = list(split_by_partition(record_batch, partition, of_key))

@@ -30,6 +30,8 @@ NO_TIMESTAMP_MS = -1
 #: The partition of a key while its topic is not known. It is not None, because None means "any partition", and another
 #: thread may learn the topic before this one uses the value. No partitioner returns such a number by mistake.
 NOT_KNOWN = -(2**63)
+#: The length field of a batch has 31 bits.
+_MAX_BATCH_BYTES = 2**31 - 1
 
 
 class Limits(NamedTuple):
@@ -62,7 +64,7 @@ class PartitionQueue:
 class Topic:
     """The queues of one topic."""
 
-    __slots__ = ("count", "queues", "sticky", "sticky_queue", "used_s")
+    __slots__ = ("bearable_bytes", "count", "queues", "sticky", "sticky_queue", "used_s")
 
     def __init__(self, sticky: StickyPartition, used_s: float) -> None:
         self.queues: list[PartitionQueue] = []
@@ -73,6 +75,8 @@ class Topic:
         self.sticky_queue: PartitionQueue | None = None
         #: When a batch was last begun.
         self.used_s = used_s
+        #: No batch is known to be too large for it that has not more bytes before compression.
+        self.bearable_bytes = _MAX_BATCH_BYTES
 
 
 class Accumulator:
@@ -128,6 +132,12 @@ class Accumulator:
             return None
         state = self.topics.get(topic)
         return NOT_KNOWN if state is None else choose(topic, key, state.count)
+
+    def bearable_bytes(self, topic: str) -> int:
+        """The most bytes that a batch of `topic` may have before compression, as far as is known: larger ones were
+        split (KIP-126)."""
+        state = self.topics.get(topic)
+        return _MAX_BATCH_BYTES if state is None else state.bearable_bytes
 
     def unsettled_records(self) -> int:
         """How many records are not settled. The garbage collector may call this in the middle of any other method."""
@@ -327,6 +337,8 @@ class Accumulator:
     def split(self, batch: ProducerBatch) -> tuple[ProducerBatch, ProducerBatch]:
         """Replace a batch, which is not in its queue, by its halves: in the queue, and in the order by age."""
         halves = batch.split()
+        state = self.topics[batch.tp.topic]
+        state.bearable_bytes = min(state.bearable_bytes, max(half.size_bytes for half in halves))
         for half in halves:
             half.created_s = batch.created_s
         whole, self._incomplete = self._incomplete, {}
