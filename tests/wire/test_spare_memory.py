@@ -163,3 +163,8 @@ def test_another_thread_takes_memory_while_what_is_known_is_measured() -> None:
         gc.set_threshold(*before)
         gc.callbacks.remove(another_thread)
     assert taken and len({id(view.obj) for view in (*views, *taken)}) == len(views) + len(taken)
+
+
+def test_memory_that_the_system_does_not_have_is_what_python_calls_so() -> None:
+    with pytest.raises(MemoryError, match=str(2**60)):
+        SpareMemory(64 * _MB).take(2**60)

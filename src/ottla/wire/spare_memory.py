@@ -39,8 +39,16 @@ class SpareMemory:
         return sum(map(len, list(self._known)))  # no tuple: Python may let other threads in when it has begun one
 
     def take(self, size_bytes: int) -> memoryview:
-        """Memory of that size, with whatever is in it. It is used again when nobody has a view of it any more."""
-        memory = self._free(size_bytes) or _new(size_bytes)
+        """Memory of that size, with whatever is in it. It is used again when nobody has a view of it any more.
+
+        Raises MemoryError.
+        """
+        memory = self._free(size_bytes)
+        if memory is None:
+            try:
+                memory = _new(size_bytes)
+            except OSError as error:  # as of a bytearray: who asks for memory does not think of a file or a connection
+                raise MemoryError(f"no {size_bytes} bytes of memory: {error}") from error
         is_known = len(memory) <= self._most_bytes // 2 and _is_free(memory)  # if not, this system never tells
         view = memoryview(memory)[:size_bytes]
         if is_known:
