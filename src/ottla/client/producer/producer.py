@@ -305,12 +305,14 @@ class AsyncProducer(Transactional):
     async def ensure_topic(self, topic: str) -> None:
         """Wait until the producer knows `topic`. Raises RequestTimeoutError, UnknownTopicOrPartitionError."""
         await self.start()
-        if not self._records.knows(topic):
+        if not self.knows(topic):
             await self.make_way(topic, Deadline(self.config.max_block_ms))
 
     def knows(self, topic: str) -> bool:
-        """Whether `ensure_topic` has nothing to wait for. In any thread."""
-        return self._records.knows(topic)
+        """Whether `ensure_topic` has nothing to wait for. In any thread. The topic is not forgotten before its rows
+        come, except by who takes longer than `metadata.max.idle.ms`."""
+        with self._lock:
+            return self._records.expect(topic)
 
     async def send_batch(self, topic: str, partition: int | None, builder: "BatchBuilder") -> Delivery:
         """Queue a whole batch; waits for room in `buffer.memory`. Raises BufferExhaustedError."""

@@ -187,6 +187,14 @@ def test_a_topic_without_batches_is_idle_after_its_time_and_can_be_forgotten() -
     assert not bench.add()
 
 
+def test_a_topic_that_somebody_has_in_mind_is_not_idle() -> None:
+    bench = Bench(partitions=2)
+    assert not bench.acc.expect("other")
+    assert bench.acc.expect("t")
+    assert bench.acc.idle_topics(10.0, 10.0) == ({}, 20.0)
+    assert bench.acc.idle_topics(20.0, 10.0) == ({"t": 2}, None)
+
+
 def test_p4_a_batch_that_comes_back_takes_its_old_place() -> None:
     bench = Bench(partitions=1)
     for _ in range(30):

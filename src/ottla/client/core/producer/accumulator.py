@@ -64,7 +64,7 @@ class PartitionQueue:
 class Topic:
     """The queues of one topic."""
 
-    __slots__ = ("bearable_bytes", "count", "queues", "sticky", "sticky_queue", "used_s")
+    __slots__ = ("bearable_bytes", "count", "is_expected", "queues", "sticky", "sticky_queue", "used_s")
 
     def __init__(self, sticky: StickyPartition, used_s: float) -> None:
         self.queues: list[PartitionQueue] = []
@@ -75,6 +75,8 @@ class Topic:
         self.sticky_queue: PartitionQueue | None = None
         #: When a batch was last begun.
         self.used_s = used_s
+        #: Somebody has it in mind, and will begin one.
+        self.is_expected = False
         #: No batch is known to be too large for it that has not more bytes before compression.
         self.bearable_bytes = _MAX_BATCH_BYTES
 
@@ -218,6 +220,13 @@ class Accumulator:
             batch.callbacks += (delivery, on_delivery)
         return delivery
 
+    def expect(self, topic: str) -> bool:
+        """Whether `topic` is known. Then the next look for idle topics takes it for one that is used now."""
+        state = self.topics.get(topic)
+        if state is not None:
+            state.is_expected = True
+        return state is not None
+
     def append_batch(self, topic: str, partition: int | None, builder: BatchBuilder) -> Any | None:
         """Add a whole batch; to any partition if `partition` is None. Returns None, and raises, as `begin` does."""
         self.require_open()
@@ -291,6 +300,9 @@ class Accumulator:
         for batch in self._incomplete:
             self.topics[batch.tp.topic].used_s = now_s
         self.set_dates(now_s)
+        for state in self.topics.values():
+            if state.is_expected:
+                state.is_expected, state.used_s = False, now_s
         idle = {topic: len(s.queues) for topic, s in self.topics.items() if s.used_s + idle_s <= now_s}
         others = [state.used_s + idle_s for topic, state in self.topics.items() if topic not in idle]
         return idle, min(others, default=None)
