@@ -4,6 +4,7 @@ lost its end (KIP-320): no two records with one offset have one leader epoch.
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable
 from contextlib import suppress
@@ -45,11 +46,11 @@ def _start(disk: SimDisk) -> Recovered:
     return recovered_on(disk, [])
 
 
-def _made(partitions: int = 1) -> tuple[SimDisk, Recovered]:
+def _made(partitions: int = 1, **configs: str) -> tuple[SimDisk, Recovered]:
     """A new directory, with a topic `t`."""
     disk = SimDisk()
     recovered = _start(disk)
-    recovered.partitions.open_topic(make_topic(recovered.metadata, "t", _ID, partitions, {}), {})
+    recovered.partitions.open_topic(make_topic(recovered.metadata, "t", _ID, partitions, configs), configs)
     return disk, recovered
 
 
@@ -200,8 +201,8 @@ def _full() -> SimDisk:
     return disk
 
 
-def _refusing() -> SimDisk:
-    disk, recovered = _made(2)
+def _refusing(**configs: str) -> SimDisk:
+    disk, recovered = _made(2, **configs)
     _write(_part(recovered), 5)
     left = _killed_and(disk)
     left.most_bytes = left.sizes(METADATA_FOLDER)[f"{0:020}.log"]
@@ -233,6 +234,28 @@ def test_before_the_elections_are_on_the_device_nothing_is_appended(refusing: Ca
     recovered.close()
     assert CLEAN_SHUTDOWN_MARKER not in disk.own_files().names()
     assert set(_epochs(_start(disk))) <= {1, 2}
+
+
+def test_what_is_refused_while_an_election_is_owed_leaves_no_empty_segment() -> None:
+    """Behind the next kill it would tell of records that are gone."""
+    disk = _refusing(**{"internal.segment.bytes": "100"})
+    with pytest.raises(StorageError, match="the epoch that the leader has next"):
+        _write(_part(_start(disk)))
+    assert _part(_start(disk.after_kill())).log.findings.losses == ()
+
+
+async def test_a_stop_before_elections_are_on_the_device_lets_nothing_be_appended() -> None:
+    disk = _refusing()
+    recovered = _start(disk)
+
+    async def stop(_: float) -> None:
+        raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        await recovered.elections.attempt(Changes(recovered.metadata, Slices(ManualClock()), stop))
+    with pytest.raises(StorageError, match="the epoch that the leader has next"):
+        _write(_part(recovered))
+    assert recovered.elections.are_owed
 
 
 @pytest.mark.parametrize("refusing", _DISKS)

@@ -255,13 +255,13 @@ class PartitionLog:
     ) -> tuple[Segment, int]:
         """Put the batch's bytes at the end of the active segment. Rolls to a new segment first, if it is time."""
         offset, size_bytes = self.end_offset, header.size_bytes
+        if leader_epoch != self.epochs.latest or self.epochs.is_waiting:
+            self.epochs.assign(leader_epoch, offset)  # before a segment is made: one that is empty tells of a loss
         segment = self._segments.to_append()
         last_offset, rolling = offset + header.last_offset_delta, self._segments.is_rolling
         if rolling or segment.should_roll(self.config, size_bytes, timestamp_ms, last_offset, now_ms):
             self.roll(now_ms)
             segment = self._segments.active
-        if leader_epoch != self.epochs.latest or self.epochs.is_waiting:
-            self.epochs.assign(leader_epoch, offset)
         return segment, segment.write(at_offset(records, header, offset, leader_epoch), size_bytes)
 
     def _advance(self, segment: Segment, position: int, header: BatchHeader, timestamp_ms: int, now_ms: int) -> None:

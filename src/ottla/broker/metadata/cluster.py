@@ -185,19 +185,9 @@ class ClusterMetadata:
         """The log itself, to be looked at."""
         return self._log
 
-    def change(
-        self, records: Iterable[MetadataRecord | None], applied: Callable[[MetadataRecord], None] | None = None
-    ) -> "Change":
-        """A change that becomes one batch. `runtime.changes` writes it. `applied` is told of each record that is."""
-
-        def apply(records: Iterable[MetadataRecord]) -> None:
-            for record in records:
-                self._apply_all((record,))
-                if applied is not None:
-                    applied(record)
-
-        apply_all = self._apply_all if applied is None else apply
-        return Change(records, self._append, apply_all, self._clock.now_ms(), self.metadata_version)
+    def change(self, records: Iterable[MetadataRecord | None]) -> "Change":
+        """A change that becomes one batch. `runtime.changes` writes it."""
+        return Change(records, self._append, self._apply_all, self._clock.now_ms(), self.metadata_version)
 
     def write_now(self, change: Change) -> None:
         """Write a change while nobody is served: wait for the device. StorageError when it cannot be written."""

@@ -66,7 +66,7 @@ class Elections:
             self._tell(fault)
         else:
             change.apply()
-            self._open.clear()
+            self._lead()
 
     async def make_up(
         self, in_turn: Callable[[], Awaitable[None]], pause: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -85,11 +85,11 @@ class Elections:
             await changes.write(change, change.applying())
         except StorageError:
             return  # nothing was appended
-        self._open.clear()
+        self._lead()
         _log.warning("the leaders' next epochs are on the device: partitions take records again")
 
     def _change(self) -> Change:
-        return self._metadata.change(self._records(), self._elected)
+        return self._metadata.change(self._records())
 
     def _records(self) -> Iterator[MetadataRecord]:
         """One for each partition; several where the metadata log has lost elections, whose epochs are in the log."""
@@ -99,14 +99,14 @@ class Elections:
                 for _ in range(partition.leader_epoch, max(partition.leader_epoch, partition.log.epochs.latest) + 1):
                     yield PartitionChangeRecord(tp.partition, topic_id, leader=self._node_id)
 
-    def _elected(self, record: MetadataRecord) -> None:
-        """The metadata has one of these records now."""
-        assert isinstance(record, PartitionChangeRecord)
-        topic = self._metadata.image.topics_by_id[record.topic_id]
-        partition = self._partitions.find(topic.name, record.partition_id)
-        epoch = topic.partitions[record.partition_id].leader_epoch
-        if partition is not None and epoch > partition.log.epochs.latest:
-            partition.lead(epoch)
+    def _lead(self) -> None:
+        """The elections are on the device."""
+        topics = self._metadata.image.topics_by_id
+        for partition in self._open:
+            topic = topics.get(partition.topic_id)
+            if topic is not None:
+                partition.lead(topic.partitions[partition.tp.partition].leader_epoch)
+        self._open.clear()
 
     def _tell(self, fault: StorageError) -> None:
         _log.error(
