@@ -308,3 +308,30 @@ def test_epochs_that_a_start_has_made_again_are_on_the_device_although_it_was_ki
     log.close()
     left = storage.after_power_loss(keep=lambda name, synced, size: synced)
     assert left.read(_EPOCHS) == b"0\n1\n0 1\n"
+
+
+def test_the_first_record_of_a_next_epoch_writes_no_file_and_the_flush_does() -> None:
+    """Behind a kill that is the next record of each partition: thousands of files would be written in a row."""
+    storage = MemoryStorage()
+    log = open_log(storage)
+    log.append(idempotent(0), now_ms=NOW_MS, leader_epoch=0)
+    storage = storage.after_kill()
+    log = open_log(storage)
+    written: list[str] = []
+
+    def note(action: str, name: str) -> bool:
+        written.extend([name] if action == "write" else ())
+        return False
+
+    storage.refuses = note
+    log.append(idempotent(1), now_ms=NOW_MS, leader_epoch=1)
+    assert written == []
+    assert log.epochs.entries == ((0, 0), (1, 1))
+    killed = open_log(storage.after_kill())
+    assert killed.epochs.entries == ((0, 0), (1, 1))
+    killed.close()
+    assert storage.read(_EPOCHS) == b"0\n1\n0 0\n"
+    log.flush()
+    assert _EPOCHS in written
+    after = storage.after_power_loss(lambda _, synced, size: synced)
+    assert after.read(_EPOCHS) == b"0\n2\n0 0\n1 1\n"

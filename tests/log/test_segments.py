@@ -194,6 +194,7 @@ def test_leader_epochs_survive_and_follow_the_logs_ends() -> None:
     epochs = LeaderEpochs(storage)
     for epoch, start_offset in ((0, 0), (2, 10), (4, 25)):
         epochs.assign(epoch, start_offset)
+    epochs.catch_up()
     assert storage.read("leader-epoch-checkpoint") == b"0\n3\n0 0\n2 10\n4 25\n"
     again = LeaderEpochs(storage)
     again.truncate_from_start(12)

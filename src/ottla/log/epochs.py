@@ -17,7 +17,7 @@ _MAX_EPOCH = 2**31 - 1
 
 
 class LeaderEpochs(Changing):
-    """Epochs and start offsets, both ascending; every change is written at once (there are few)."""
+    """Epochs and start offsets, both ascending. Every change but that of a next epoch is written at once."""
 
     def __init__(self, storage: Storage, newest: int | None = None, *, lost: int = 0, is_theirs: bool = False) -> None:
         """`newest` is the epoch of the partition's leader, where it is known: no record has a newer one, but for those
@@ -37,7 +37,7 @@ class LeaderEpochs(Changing):
         self.wrong: tuple[int, int] | None = None
         #: What was wrong with the file.
         self.fault: str | None = None
-        #: Whether the file does not say yet where the log begins.
+        #: Whether the file does not say yet where the log, or the newest epoch, begins.
         self._is_behind = False
         #: The disk has refused to sync what a start has made again.
         self.is_owed = False
@@ -88,17 +88,24 @@ class LeaderEpochs(Changing):
         return tuple(self._entries)
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """The first record of `epoch` is at `start_offset`. No-op when it is known already; StorageError."""
+        """The first record of `epoch` is at `start_offset`. No-op when it is known already; StorageError.
+
+        The first epoch of all is written at once: it is the witness of the records. A later one is in the batches that
+        a start behind a kill reads, and the next flush writes it: behind an end of the broker that was not in order,
+        the next record of every partition begins an epoch.
+        """
         if self.is_waiting:
             raise StorageError("the epoch that the leader has next is not on the device yet")
         if epoch >= 0 and epoch != self.latest:
             before = tuple(self._entries)
             self._put(epoch, start_offset)
-            try:
-                self.save(sync=False)  # the batches carry the epoch too, and `flush` makes both durable
-            except StorageError:
-                self._entries = list(before)  # so the next append finds the epoch unknown and writes it
-                raise
+            self._is_behind = True
+            if not before:
+                try:
+                    self.save(sync=False)  # the batches carry the epoch too, and `flush` makes both durable
+                except StorageError:
+                    self._entries, self._is_behind = [], False  # so the next append finds the epoch unknown
+                    raise
 
     def read(self, header: BatchHeader, log_start_offset: int = 0) -> None:
         """The log, which begins at `log_start_offset`, has this batch: recovery reads it. StorageError."""
@@ -169,7 +176,7 @@ class LeaderEpochs(Changing):
                 self.save(sync=False)
 
     def catch_up(self) -> None:
-        """Write the checkpoint if a deletion could not: it may have to say where the log begins. StorageError."""
+        """Write the checkpoint if that is to be done, or if a deletion could not. StorageError."""
         if self._is_behind:
             self.save(sync=False)
 

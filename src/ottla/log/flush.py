@@ -80,7 +80,9 @@ def plan_flush(
     epochs: LeaderEpochs,
     offset: int,
 ) -> FlushPlan:
-    """What brings a log to the device, which has it up to `offset`. Its indexes are written now. StorageError."""
+    """What brings a log to the device, which has it up to `offset`. Its indexes, and epochs, are written now.
+    StorageError."""
+    epochs.catch_up()
     files = segments.retired_files(offset)
     wanted = segments.ending_after(offset)
     changing: list[Changing] = []

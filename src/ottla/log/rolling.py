@@ -55,8 +55,8 @@ class Rolling:
         )
 
     def writes_epoch(self, leader_epoch: int) -> bool:
-        """Whether the next batch is the first of this epoch, with which the epochs' file is written anew."""
-        return leader_epoch != self._epochs.latest
+        """Whether the next batch is the first of all, with which the epochs' file is written."""
+        return leader_epoch >= 0 > self._epochs.latest
 
     def comes_behind(self, records: Buffer, now_ms: int) -> bool:
         """Whether the marker that ends the batch's transaction would, if no flush came before it."""
