@@ -1,5 +1,6 @@
 """Which leader epoch began at which offset (KIP-101, KIP-320): the partition's leader-epoch-checkpoint."""
 
+import threading
 from bisect import bisect_right
 from collections.abc import Iterable
 from contextlib import suppress
@@ -8,7 +9,7 @@ from ottla.base.errors import CorruptDataError, StorageError
 from ottla.log.checkpoint import decode_leader_epochs, encode_leader_epochs
 from ottla.log.names import LEADER_EPOCH_CHECKPOINT
 from ottla.log.results import EpochEndOffset
-from ottla.log.storage import Changing, Storage, sync_whole
+from ottla.log.storage import Changing, File, Storage, sync_whole
 from ottla.wire.batch import NO_PARTITION_LEADER_EPOCH, BatchHeader
 
 _UNKNOWN = EpochEndOffset(-1, -1)
@@ -39,6 +40,7 @@ class LeaderEpochs(Changing):
         self.fault: str | None = None
         #: Whether the file does not say yet where the log, or the newest epoch, begins.
         self._is_behind = False
+        self._writing = threading.Lock()
         #: The disk has refused to sync what a start has made again.
         self.is_owed = False
         content = storage.read(LEADER_EPOCH_CHECKPOINT)
@@ -78,11 +80,6 @@ class LeaderEpochs(Changing):
             self._newest = self._last = epoch
 
     @property
-    def file_name(self) -> str | None:
-        """The checkpoint's name, once there is one."""
-        return LEADER_EPOCH_CHECKPOINT if self._entries else None
-
-    @property
     def entries(self) -> tuple[tuple[int, int], ...]:
         """(epoch, start offset), oldest first."""
         return tuple(self._entries)
@@ -99,13 +96,15 @@ class LeaderEpochs(Changing):
         if epoch >= 0 and epoch != self.latest:
             before = tuple(self._entries)
             self._put(epoch, start_offset)
-            self._is_behind = True
-            if not before:
-                try:
-                    self.save(sync=False)  # the batches carry the epoch too, and `flush` makes both durable
-                except StorageError:
-                    self._entries, self._is_behind = [], False  # so the next append finds the epoch unknown
-                    raise
+            if before:
+                self.changes += 1
+                self._is_behind = True
+                return
+            try:
+                self.save(sync=False)  # the batches carry the epoch too, and `flush` makes both durable
+            except StorageError:
+                self._entries, self._is_behind = [], False  # so the next append finds the epoch unknown, and writes it
+                raise
 
     def read(self, header: BatchHeader, log_start_offset: int = 0) -> None:
         """The log, which begins at `log_start_offset`, has this batch: recovery reads it. StorageError."""
@@ -176,9 +175,16 @@ class LeaderEpochs(Changing):
                 self.save(sync=False)
 
     def catch_up(self) -> None:
-        """Write the checkpoint if that is to be done, or if a deletion could not. StorageError."""
-        if self._is_behind:
-            self.save(sync=False)
+        """Write the checkpoint if that is to be done, or if a deletion could not. It may run in another thread.
+        StorageError."""
+        with self._writing:
+            if self._is_behind:
+                self._write(sync=False)
+
+    def unsynced_files(self) -> tuple[File, ...]:
+        """The checkpoint, written, if the device may have another one. It may run in another thread. StorageError."""
+        self.catch_up()
+        return (self._storage.open(LEADER_EPOCH_CHECKPOINT),) if self._entries and self.is_unsynced else ()
 
     def sync(self) -> None:
         """Have the checkpoint on the device, before batches go whose epochs nothing else says. It may run in another
@@ -209,10 +215,19 @@ class LeaderEpochs(Changing):
 
     def save(self, *, sync: bool) -> None:
         """Write the checkpoint, if there is anything to write."""
-        if self._entries or self._storage.read(LEADER_EPOCH_CHECKPOINT) is not None:
-            self.changes += 1
-            self._storage.write(LEADER_EPOCH_CHECKPOINT, encode_leader_epochs(self._entries), sync=sync)
-        self._is_behind = False
+        with self._writing:
+            if self._entries or self._storage.read(LEADER_EPOCH_CHECKPOINT) is not None:
+                self.changes += 1
+                self._write(sync=sync)
+            self._is_behind = False
+
+    def _write(self, *, sync: bool) -> None:
+        self._is_behind = False  # first: another thread may add an epoch meanwhile
+        try:
+            self._storage.write(LEADER_EPOCH_CHECKPOINT, encode_leader_epochs(tuple(self._entries)), sync=sync)
+        except StorageError:
+            self._is_behind = True
+            raise
 
     def _put(self, epoch: int, start_offset: int) -> None:
         while self._entries and (self._entries[-1][0] >= epoch or self._entries[-1][1] >= start_offset):

@@ -32,6 +32,7 @@ class FlushPlan:
         offset: int,
         files: Sequence[File],
         storage: Storage,
+        epochs: LeaderEpochs | None = None,
         snapshots: PlannedSnapshots | None = None,
         *,
         changing: Sequence[Changing] = (),
@@ -40,6 +41,7 @@ class FlushPlan:
         self.offset = offset
         self.storage = storage
         self._files = tuple(files)
+        self._epochs = epochs
         self._snapshots = snapshots
         self._changes = [(each, each.changes) for each in changing]
 
@@ -54,6 +56,9 @@ class FlushPlan:
 
     def write(self) -> tuple[File, ...]:
         """Write what is not written yet; all files that have to be on the device. StorageError."""
+        if self._epochs is not None:
+            self._files += self._epochs.unsynced_files()
+            self._epochs = None
         if self._snapshots is not None:
             self._files += tuple(self._snapshots.write())
             self._snapshots = None
@@ -80,23 +85,18 @@ def plan_flush(
     epochs: LeaderEpochs,
     offset: int,
 ) -> FlushPlan:
-    """What brings a log to the device, which has it up to `offset`. Its indexes, and epochs, are written now.
-    StorageError."""
-    epochs.catch_up()
+    """What brings a log to the device, which has it up to `offset`. Its indexes are written now. StorageError."""
     files = segments.retired_files(offset)
     wanted = segments.ending_after(offset)
-    changing: list[Changing] = []
+    changing: list[Changing] = [epochs]
     for segment in wanted[:_AT_ONCE]:
         segment.save_indexes()
         files += segment.files()
         changing += segment.offset_index, segment.time_index
     if len(wanted) > _AT_ONCE and wanted[_AT_ONCE].base_offset < producers.end_offset:
-        return FlushPlan(wanted[_AT_ONCE].base_offset, files, storage, changing=changing)
-    if epochs.file_name is not None and epochs.is_unsynced:
-        files.append(storage.open(epochs.file_name))
-    changing.append(epochs)
+        return FlushPlan(wanted[_AT_ONCE].base_offset, files, storage, epochs, changing=changing)
     planned = snapshots.planned(producers, (*segments.retired_bases, *segments.bases))
-    return FlushPlan(producers.end_offset, files, storage, planned, changing=changing)
+    return FlushPlan(producers.end_offset, files, storage, epochs, planned, changing=changing)
 
 
 def heed_refusals(
