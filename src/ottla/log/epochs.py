@@ -1,6 +1,5 @@
 """Which leader epoch began at which offset (KIP-101, KIP-320): the partition's leader-epoch-checkpoint."""
 
-import threading
 from bisect import bisect_right
 from collections.abc import Iterable
 from contextlib import suppress
@@ -40,7 +39,6 @@ class LeaderEpochs(Changing):
         self.fault: str | None = None
         #: Whether the file does not say yet where the log, or the newest epoch, begins.
         self._is_behind = False
-        self._writing = threading.Lock()
         #: The disk has refused to sync what a start has made again.
         self.is_owed = False
         content = storage.read(LEADER_EPOCH_CHECKPOINT)
@@ -177,7 +175,7 @@ class LeaderEpochs(Changing):
     def catch_up(self) -> None:
         """Write the checkpoint if that is to be done, or if a deletion could not. It may run in another thread.
         StorageError."""
-        with self._writing:
+        with self._storage.sync_note.lock:
             if self._is_behind:
                 self._write(sync=False)
 
@@ -215,7 +213,7 @@ class LeaderEpochs(Changing):
 
     def save(self, *, sync: bool) -> None:
         """Write the checkpoint, if there is anything to write."""
-        with self._writing:
+        with self._storage.sync_note.lock:
             if self._entries or self._storage.read(LEADER_EPOCH_CHECKPOINT) is not None:
                 self.changes += 1
                 self._write(sync=sync)

@@ -121,6 +121,8 @@ class PartitionLog:
         log._segments = Segments(storage, loaded.segments)
         log._producers = loaded.producers
         log.log_start_offset, log.end_offset = loaded.log_start_offset, loaded.end_offset
+        if clean:
+            log.epochs.catch_up()  # what was on the device is not flushed again
         log.recovery_point = max(loaded.recovery_point, loaded.log_start_offset)
         log.synced = Synced(log, storage, log._segments, loaded.synced_offset)
         log.rolling = Rolling(log, storage, log._segments, log.epochs)

@@ -120,8 +120,6 @@ def load(
     _load_last(walked.segments)
     end_offset = producers.end_offset = walked.end_offset
     epochs.truncate(start_offset, end_offset)
-    if clean:
-        epochs.catch_up()  # no flush will come of what was on the device
     recovery_point = end_offset if clean else min(recovery_point, end_offset)
     synced_offset = recovery_point if clean else min(recovery_point, checkpointed_offset)
     heed_refusals(storage, names, walked.segments, synced_offset, clean=clean)

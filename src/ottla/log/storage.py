@@ -182,21 +182,21 @@ class SyncNote:
     """
 
     def __init__(self, lock: AbstractContextManager[object]) -> None:
-        """`lock` is for the threads that sync."""
+        """`lock` is for the threads that sync, and for those that write a small file of the directory."""
         #: Nobody removes it before the next clean start.
         self.stays = False
-        self._lock = lock
+        self.lock = lock
         self._under_way = 0
 
     def leave(self) -> None:
         """The directory is to go, and its name may be given to another: touch no note there any more."""
-        with self._lock:
+        with self.lock:
             self.stays = True
 
     @contextmanager
     def around(self, storage: Storage) -> Iterator[None]:
         """Syncs of the storage's files. StorageError, before the first one, when the note cannot be made."""
-        with self._lock:
+        with self.lock:
             if not (self._under_way or self.stays):
                 storage.mark(UNFINISHED_SYNC)
             self._under_way += 1
@@ -206,7 +206,7 @@ class SyncNote:
             self.stays = True
             raise
         finally:
-            with self._lock:
+            with self.lock:
                 self._under_way -= 1
                 if not (self._under_way or self.stays):
                     with suppress(StorageError):  # a start that finds it does too much
