@@ -7,6 +7,7 @@ A compiled module like that one: plain Python, typed by `record_writer.pxd`, als
 from collections.abc import Iterable
 from typing import Any
 
+from ottla.wire.batch import HEADER_BYTES
 from ottla.wire.spare_memory import SpareMemory
 
 #: Told by the loader: the compiled module is no .py file.
@@ -15,8 +16,8 @@ COMPILED = not __file__.endswith(".py")
 #: Later times cannot be written, so that the difference of any two fits 64 bits; the year is 146 million.
 _TIMESTAMP_END_MS = 2**62
 _FIRST_CAPACITY_BYTES = 1024
-#: Room in front of the records, for the header of a batch (`batch.HEADER_BYTES`).
-_HEAD_BYTES = 61
+#: Room in front of the records, for the header of a batch.
+_HEAD_BYTES = HEADER_BYTES
 #: Smaller buffers are quick to have new, and would be in the way of a search for the larger ones.
 _SPARE_BYTES = 131_072
 _MAX_INT32 = 2**31 - 1
