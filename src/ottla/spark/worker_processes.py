@@ -8,19 +8,23 @@ import gc
 import sys
 
 _DAEMONS = frozenset({"pyspark.daemon", "ottla.spark.worker_daemon"})
-_rested: set[str] = set()
+#: Kinds of work, and how many modules there were when a task of such ended.
+_rested: set[tuple[str, int]] = set()
 
 
 def rest(work: str) -> None:
     """A task of this kind of `work` ends. After the first one, collections pass over what is there by now.
 
+    The same again when modules have come in the meantime: Spark imports pandas behind the first task that writes.
+
     What is there is what was imported for such work, connections, and what the user's own functions keep in the process
     by then. It is still freed when nothing refers to it any more, unless it is part of a cycle: then it stays until the
     process ends. Only a process of Spark's that serves many tasks is changed.
     """
-    if work in _rested or not _serves_many():
+    known = (work, len(sys.modules))
+    if known in _rested or not _serves_many():
         return
-    _rested.add(work)
+    _rested.add(known)
     gc.collect()
     gc.freeze()
 
