@@ -28,7 +28,8 @@ APIS = (  # noqa: SIM905
     "describe_log_dirs create_partitions delete_groups sasl_authenticate offset_delete describe_cluster "
     "describe_producers describe_transactions list_transactions describe_topic_partitions consumer_group_heartbeat "
     "consumer_group_describe describe_acls create_acls delete_acls describe_user_scram_credentials "
-    "alter_user_scram_credentials describe_client_quotas alter_client_quotas "
+    "alter_user_scram_credentials describe_client_quotas alter_client_quotas elect_leaders "
+    "alter_partition_reassignments list_partition_reassignments list_config_resources "
     "consumer_protocol_subscription consumer_protocol_assignment "
 ).split()
 

@@ -22,6 +22,7 @@ from ottla.wire.messages import (
     describe_log_dirs,
     describe_producers,
     describe_transactions,
+    elect_leaders,
     end_txn,
     find_coordinator,
     heartbeat,
@@ -29,11 +30,14 @@ from ottla.wire.messages import (
     init_producer_id,
     join_group,
     leave_group,
+    list_config_resources,
     list_groups,
+    list_partition_reassignments,
     list_transactions,
     metadata,
     sync_group,
 )
+from ottla.wire.messages import alter_partition_reassignments as moves
 from ottla.wire.messages import consumer_group_describe as group_describe
 from ottla.wire.messages import consumer_group_heartbeat as group_heartbeat
 from ottla.wire.messages import create_acls as acls
@@ -279,6 +283,22 @@ def _rest() -> list[ApiQuestion]:
         ApiQuestion(_K.ALTER_CLIENT_QUOTAS, quotas.AlterClientQuotasRequest((quota,), True)),
         ApiQuestion(_K.DESCRIBE_LOG_DIRS, describe_log_dirs.DescribeLogDirsRequest(())),
         ApiQuestion(_K.DESCRIBE_CLUSTER, describe_cluster.DescribeClusterRequest(True), ()),
+        # Partitions of a topic that is not there.
+        ApiQuestion(
+            _K.ELECT_LEADERS,
+            elect_leaders.ElectLeadersRequest(0, (elect_leaders.TopicPartitions("missing", (0,)),), 10_000),
+        ),
+        ApiQuestion(
+            _K.ALTER_PARTITION_REASSIGNMENTS,
+            moves.AlterPartitionReassignmentsRequest(
+                10_000, topics=(moves.ReassignableTopic("missing", (moves.ReassignablePartition(0, (1,)),)),)
+            ),
+        ),
+        ApiQuestion(
+            _K.LIST_PARTITION_REASSIGNMENTS,
+            list_partition_reassignments.ListPartitionReassignmentsRequest(10_000, None),
+        ),
+        ApiQuestion(_K.LIST_CONFIG_RESOURCES, list_config_resources.ListConfigResourcesRequest()),
         *_of_settings("1", _BROKER, 2),
     ]
 

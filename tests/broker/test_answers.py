@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from ottla.testing import AsyncBroker
-from tests.broker.answers import ANSWERS, prepare
+from tests.broker.answers import prepare
+from tests.broker.placement_answers import EVERY
 from tests.broker.wire_client import WireClient
 
 
@@ -16,7 +17,7 @@ async def client() -> AsyncIterator[WireClient]:
         yield asking
 
 
-@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("name", EVERY)
 async def test_an_answer_is_kafkas(client: WireClient, name: str) -> None:
-    question, answer = ANSWERS[name]
+    question, answer = EVERY[name]
     assert await question(client) == answer

@@ -14,10 +14,16 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_configs import AlterableConfig as OldConfig
 from ottla.wire.messages.alter_configs import AlterConfigsRequest
 from ottla.wire.messages.alter_configs import AlterConfigsResource as OldResource
+from ottla.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -140,3 +146,17 @@ def test_topics_by_unknown_ids_are_told_in_turns(broker: CountedBroker) -> None:
         answer = _answer(broker, ApiKey.OFFSET_FETCH, request, 10)
     assert [each.topic_id for each in answer.groups[0].topics] == [each.topic_id for each in topics]
     assert {each.partitions[0].error_code for each in answer.groups[0].topics} == {ErrorCode.UNKNOWN_TOPIC_ID}
+
+
+def test_very_many_partitions_are_elected_and_reassigned_in_turns(broker: CountedBroker) -> None:
+    """One topic, and as many names: looking up each is a few calls."""
+    numbers = tuple(range(_NAMES))
+    for topics in ((TopicPartitions("none", numbers),), tuple(TopicPartitions(f"t{n}", (0,)) for n in numbers)):
+        elected = _answer(broker, ApiKey.ELECT_LEADERS, ElectLeadersRequest(0, topics, 1_000), 2)
+        found = [each.error_code for topic in elected.replica_election_results for each in topic.partition_result]
+        assert found == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * _NAMES
+    moves = (ReassignableTopic("none", tuple(ReassignablePartition(n, (1,)) for n in numbers)),)
+    moved = _answer(
+        broker, ApiKey.ALTER_PARTITION_REASSIGNMENTS, AlterPartitionReassignmentsRequest(1_000, topics=moves), 1
+    )
+    assert {each.error_code for each in moved.responses[0].partitions} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}

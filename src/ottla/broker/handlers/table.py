@@ -174,7 +174,10 @@ TABLE: Final[dict[int, Entry]] = {
             "Delete empty groups.",
             names=Names("groups_names", "results", are_distinct=True, at_once=PART_DELETED_GROUPS),
         ),
+        _api(_K.ELECT_LEADERS, "Elect leaders; on one node each partition has the one that it can have (KIP-460)."),
         _api(_K.INCREMENTAL_ALTER_CONFIGS, "Change the settings of topics and groups (KIP-339)."),
+        _api(_K.ALTER_PARTITION_REASSIGNMENTS, "Move partitions; on one node they stay where they are (KIP-455)."),
+        _api(_K.LIST_PARTITION_REASSIGNMENTS, "Partitions that are being moved: none (KIP-455)."),
         _api(_K.OFFSET_DELETE, "Delete a group's offsets.", in_parts=True),
         _api(
             _K.CONSUMER_GROUP_HEARTBEAT,
@@ -198,6 +201,7 @@ TABLE: Final[dict[int, Entry]] = {
             names=Names("transactional_ids", "transaction_states", are_distinct_if_many=True),
         ),
         _api(_K.LIST_TRANSACTIONS, "Transactional ids, by state, producer id, duration, pattern (KIP-664, KIP-1152)."),
+        _api(_K.LIST_CONFIG_RESOURCES, "Topics, brokers and groups that have settings (KIP-1142)."),
         _api(_K.DESCRIBE_TOPIC_PARTITIONS, "Topics page by page (KIP-966)."),
     )
 }
