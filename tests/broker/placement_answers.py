@@ -12,12 +12,17 @@ from ottla.wire.messages.alter_partition_reassignments import (
     ReassignableTopic,
 )
 from ottla.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from ottla.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from ottla.wire.messages.list_config_resources import ListConfigResourcesRequest
 from ottla.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )
-from tests.broker.answers import ANSWERS, Question, answered
+from tests.broker.answers import ANSWERS, DELETE, Question, answered
 from tests.broker.wire_client import WireClient
 
 _WAIT_MS = 10_000
@@ -148,6 +153,23 @@ async def resources_with_settings(client: WireClient) -> list[Any]:
 async def resources_of_every_kind(client: WireClient) -> Any:
     error, found = await _resources(client)
     return error, found >= _TOPICS | _NODE, {kind for kind, _ in found} <= {2, 4, 8, 16, 32}
+
+
+@answered([0, 0, 0, 0, 42, 42, 42])
+async def removing_settings_that_a_broker_has_not(client: WireClient) -> list[int]:
+    rates = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+    found = []
+    for broker, names in (("1", rates), ("", rates), ("1", ("no.such.key",)), ("1", ()), ("9", rates), ("x", rates)):
+        found.append(await _remove(client, broker, names))
+    return [*found, await _remove(client, "1", rates[:1] * 2)]
+
+
+async def _remove(client: WireClient, broker: str, names: tuple[str, ...]) -> int:
+    removed = tuple(AlterableConfig(name, DELETE, None) for name in names)
+    asked = IncrementalAlterConfigsRequest((AlterConfigsResource(4, broker, removed),))
+    (answer,) = (await client.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, asked)).responses
+    error: int = answer.error_code
+    return error
 
 
 EVERY: Final[dict[str, tuple[Question, Any]]] = ANSWERS

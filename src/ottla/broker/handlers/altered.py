@@ -38,6 +38,8 @@ class Altered(NamedTuple):
     name: str
 
 
+#: Whether what is asked of a resource's settings changes nothing; so it need not be one whose settings can be changed.
+Idle = Callable[[int, str, Sequence[A]], bool]
 #: The settings to set or, with None, to remove, once all is checked. RefusedError when they cannot be.
 Changed = Callable[[Resource, Mapping[str, str], Sequence[A]], dict[str, str | None]]
 
@@ -51,11 +53,12 @@ async def alter_all(
     check_access: Callable[[int, str], None],
     *,
     validate_only: bool,
+    is_idle: Idle[A] = lambda kind, name, configs: False,
 ) -> list[Altered]:
     """Each resource is changed as a whole or not at all. A resource that is named twice is not changed."""
     results: list[Altered] = []
     wanted: dict[tuple[int, str], dict[str, str | None]] = {}
-    await slices.run(_check_all(topics, image, asked, changed, check_access, results, wanted))
+    await slices.run(_check_all(topics, image, asked, changed, check_access, is_idle, results, wanted))
     if validate_only:
         return results
     try:
@@ -72,6 +75,7 @@ def _check_all(
     asked: Sequence[Asked[A]],
     changed: Changed[A],
     check_access: Callable[[int, str], None],
+    is_idle: Idle[A],
     results: list[Altered],
     wanted: dict[tuple[int, str], dict[str, str | None]],
 ) -> Iterator[None]:
@@ -82,9 +86,10 @@ def _check_all(
             if counts[kind, name] > 1:
                 raise RefusedError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             check_access(kind, name)
-            topics.check_alterable(kind, name)
-            check_changes(len(configs), "settings")
-            wanted[kind, name] = changed(ALTERABLE[kind], image.own_configs(kind, name), configs)
+            if not is_idle(kind, name, configs):
+                topics.check_alterable(kind, name)
+                check_changes(len(configs), "settings")
+                wanted[kind, name] = changed(ALTERABLE[kind], image.own_configs(kind, name), configs)
             results.append(Altered(0, None, kind, name))
         except RefusedError as refused:
             results.append(Altered(refused.error, str(refused), kind, name))

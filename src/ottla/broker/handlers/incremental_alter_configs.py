@@ -9,8 +9,10 @@ from ottla.base.config import ConfigType, sendable
 from ottla.broker.config import BrokerConfig
 from ottla.broker.handlers.altered import Asked, alter_all, check_access, check_names, check_values
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.metadata.image import BROKER_RESOURCE
 from ottla.broker.metadata.rules import RefusedError
 from ottla.broker.ports.access import HasAccess
+from ottla.broker.ports.identity import HasIdentity
 from ottla.broker.ports.settings import HasConfig
 from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.topics import HasImage, HasTopics
@@ -27,7 +29,7 @@ from ottla.wire.messages.incremental_alter_configs import (
 _SET, _DELETE, _APPEND, _SUBTRACT = 0, 1, 2, 3
 
 
-class _Node(HasAccess, HasConfig, HasImage, HasSlices, HasTopics, Protocol):
+class _Node(HasAccess, HasConfig, HasIdentity, HasImage, HasSlices, HasTopics, Protocol):
     """What this handler touches."""
 
 
@@ -53,9 +55,22 @@ async def _alter_all(
         partial(_changed, node.config),
         partial(check_access, node.access, context),
         validate_only=request.validate_only,
+        is_idle=partial(_removes_nothing, node),
     )
     responses = await slices.collect(AlterConfigsResourceResponse(*each) for each in results)
     return IncrementalAlterConfigsResponse(responses=tuple(responses))
+
+
+def _removes_nothing(node: _Node, kind: int, name: str, operations: Sequence[AlterableConfig]) -> bool:
+    """Whether settings are to be removed that this broker, or all brokers together, have not got while they run.
+
+    kafka-reassign-partitions does so with its throttles whenever it has verified or cancelled something.
+    """
+    if kind != BROKER_RESOURCE or name not in ("", str(node.identity.node_id)):
+        return False
+    check_names(each.name for each in operations)
+    own = node.image.own_configs(kind, name)
+    return all(each.config_operation == _DELETE and each.name not in own for each in operations)
 
 
 def _changed(
