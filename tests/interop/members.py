@@ -436,3 +436,15 @@ def create(bootstrap: str, topic: str) -> None:
 async def all_there(seen: Counter[Position], each: int) -> bool:
     """Whether exactly the first `each` offsets of every partition have been seen."""
     return set(seen) == {(partition, offset) for partition in range(PARTITIONS) for offset in range(each)}
+
+
+async def read_while_they_leave(members: Group, bootstrap: str, topic: str, history: History) -> None:
+    """Everything is read once, whoever of the members has left."""
+    for count in range(1, members.size + 1):
+        await members.wait_for(members.settled)
+        sizes = [len(share) for share in await members.shares()]
+        assert max(sizes) - min(sizes) <= 1
+        produce(bootstrap, topic, 10, history, count)
+        await members.wait_for(lambda: all_there(members.seen, count * 10))  # noqa: B023
+        await members.leave()
+    assert set(members.seen.values()) == {1}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -146,3 +147,23 @@ def test_g10_a_consumer_that_is_told_to_end_leaves_its_group(any_broker: str, fr
         tool.communicate(timeout=30)
     states = [words for words in _groups(any_broker, "--describe", "--group", group, "--state") if words[:1] == [group]]
     assert states[0][-2:] == ["Empty", "0"]
+
+
+def test_leaders_are_elected_already(any_broker: str, fresh: Fresh) -> None:
+    topic, how = _create(any_broker, fresh("elected"), 1), ("--election-type", "preferred")
+    elect = ("LeaderElectionCommand", "--bootstrap-server", any_broker, *how)
+    assert f"already elected for partitions {topic}-0" in run_tool(*elect, "--topic", topic, "--partition", "0").stdout
+    run_tool(*elect, "--all-topic-partitions")
+
+
+def test_a_reassignment_to_where_it_is_ends_at_once(any_broker: str, fresh: Fresh, tmp_path: Path) -> None:
+    topic, plan = _create(any_broker, fresh("moved"), 1), tmp_path / "plan.json"
+    plan.write_text(json.dumps({"version": 1, "partitions": [{"topic": topic, "partition": 0, "replicas": [1]}]}))
+
+    def reassign(*arguments: str) -> str:
+        return run_tool("reassign.ReassignPartitionsCommand", "--bootstrap-server", any_broker, *arguments).stdout
+
+    said = [reassign(f"--{how}", "--reassignment-json-file", str(plan)) for how in ("execute", "verify", "cancel")]
+    for words, each in zip(("Successfully started", "is completed", "are active"), said, strict=True):
+        assert words in each
+    assert "No partition reassignments found" in reassign("--list")

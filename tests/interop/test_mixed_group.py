@@ -20,6 +20,7 @@ from tests.interop.members import (
     all_there,
     create,
     produce,
+    read_while_they_leave,
 )
 from tests.recording.final import assert_good, note_logs, note_positions
 
@@ -39,7 +40,7 @@ async def test_g11_four_kinds_of_client_share_one_group(any_broker: str, fresh: 
     create(any_broker, topic)
     kinds = (Librdkafka, KafkaPython, AioKafka, Ours)
     async with Group([kind(any_broker, topic, group, history) for kind in kinds]) as members:
-        await _read_while_they_leave(members, any_broker, topic, history)
+        await read_while_they_leave(members, any_broker, topic, history)
     note_logs(history, any_broker, {topic: PARTITIONS})
     note_positions(history, any_broker, group)
     history.drained(group, [TopicPartition(topic, number) for number in range(PARTITIONS)], read_committed=False)
@@ -55,19 +56,7 @@ async def test_a8_java_librdkafka_and_ours_share_a_group_under_every_common_stra
     create(any_broker, topic)
     kinds = _HAVE[strategy]
     async with Group([kind(any_broker, topic, group, history, strategy) for kind in kinds]) as members:
-        await _read_while_they_leave(members, any_broker, topic, history)
-
-
-async def _read_while_they_leave(members: Group, bootstrap: str, topic: str, history: History) -> None:
-    """Everything is read once, whoever has left."""
-    for count in range(1, members.size + 1):
-        await members.wait_for(members.settled)
-        sizes = [len(share) for share in await members.shares()]
-        assert max(sizes) - min(sizes) <= 1
-        produce(bootstrap, topic, 10, history, count)
-        await members.wait_for(lambda: all_there(members.seen, count * 10))  # noqa: B023
-        await members.leave()
-    assert set(members.seen.values()) == {1}
+        await read_while_they_leave(members, any_broker, topic, history)
 
 
 @pytest.mark.slow
