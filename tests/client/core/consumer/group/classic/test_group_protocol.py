@@ -25,6 +25,7 @@ from ottla.client.core.consumer.group.classic.group_protocol import (
     subscription_protocols,
 )
 from ottla.client.errors import AssignorError
+from ottla.wire.codec import WireError
 from ottla.wire.messages.join_group import JoinGroupResponseMember
 from tests.client.core.consumer.rig import snapshot
 
@@ -134,3 +135,10 @@ def test_a7_subscriptions_and_assignments_travel_through_their_bytes() -> None:
     assert given["m2"] == Assignment((), b"hello")
     assert read_assignment(b"") == Assignment(())
     assert read_assignment(encode_one(Assignment(()))) == Assignment((), None)
+
+
+def test_a7_a_subscription_that_cannot_be_read_names_its_member() -> None:
+    """As kafka-go sends it: version 1, one topic, no user data, and nothing of what version 1 has behind that."""
+    sent = b"\0\1\0\0\0\1\0\1t\xff\xff\xff\xff"
+    with pytest.raises(WireError, match="member kafka-go-5: ConsumerProtocolSubscription v1: truncated"):
+        read_subscriptions([JoinGroupResponseMember("kafka-go-5", None, sent)])

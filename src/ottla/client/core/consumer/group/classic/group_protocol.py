@@ -23,6 +23,7 @@ from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
 from ottla.client.core.metadata import ClusterSnapshot
 from ottla.client.errors import AssignorError
+from ottla.wire.codec import WireError
 from ottla.wire.consumer_protocol import (
     decode_assignment,
     decode_subscription,
@@ -110,10 +111,16 @@ def subscription_protocols(
 
 
 def read_subscriptions(members: Iterable[JoinGroupResponseMember]) -> dict[str, Subscription]:
-    """The subscriptions of all members, from JoinGroup's answer to the leader. Raises WireError."""
+    """The subscriptions of all members, from JoinGroup's answer to the leader.
+
+    WireError, with the member's id, where one cannot be read: kafka-go's ends before a field that its version has.
+    """
     found = {}
     for member in members:
-        said = decode_subscription(member.metadata)
+        try:
+            said = decode_subscription(member.metadata)
+        except WireError as fault:
+            raise WireError(f"the subscription of the group's member {member.member_id}: {fault}") from None
         found[member.member_id] = Subscription(
             topics=said.topics,
             user_data=said.user_data,
