@@ -30,7 +30,7 @@ _HERE: Final = Path(__file__).parent
 _CACHE: Final = Path(__file__).resolve().parents[3] / ".cache" / "foreign"
 #: Where Go is, beside the PATH, after its own way of installation.
 _GO_PLACES: Final = os.pathsep.join(("/usr/local/go/bin", "/usr/lib/go/bin"))
-_FETCH_S: Final = 600.0
+_FETCH_S: Final = 180.0
 _TALK_S: Final = 90.0
 
 #: What starts a program, up to its arguments.
@@ -41,22 +41,32 @@ def _version_of(*parts: bytes) -> str:
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:12]
 
 
-def _fetched(place: Path, command: Sequence[str], cwd: Path, what: str) -> Path:
-    """`place`, made by a command that writes into its part file or directory; skips the test if it cannot."""
-    _CACHE.mkdir(parents=True, exist_ok=True)
+@functools.cache
+def _why_not(place: Path, command: tuple[str, ...], cwd: Path) -> str:
+    """Make `place` by a command that writes its part file or directory; why it cannot, or "". It is tried once."""
     with apache.alone_in_cache():
-        if not place.exists():
-            try:
-                environment = {**os.environ, "GOTOOLCHAIN": "local"}
-                done = subprocess.run(
-                    command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=_FETCH_S, check=False
-                )
-            except subprocess.TimeoutExpired:
-                pytest.skip(f"{what} could not be fetched within {_FETCH_S:.0f} s")
-            part = place.with_suffix(".part")
-            if done.returncode != 0 or not part.exists():
-                pytest.skip(f"{what} could not be fetched or built: {(done.stdout + done.stderr)[-400:]}")
-            part.rename(place)
+        if place.exists():
+            return ""
+        _CACHE.mkdir(parents=True, exist_ok=True)
+        environment = {**os.environ, "GOTOOLCHAIN": "local"}
+        try:
+            done = subprocess.run(
+                command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=_FETCH_S, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return f"not within {_FETCH_S:.0f} s"
+        part = Path(f"{place}.part")
+        if done.returncode != 0 or not part.exists():
+            return str(done.stdout + done.stderr)[-400:]
+        part.rename(place)
+    return ""
+
+
+def _fetched(place: Path, command: Sequence[str], cwd: Path, what: str) -> Path:
+    """`place`, made where it is not there; skips the test if it cannot be."""
+    why_not = _why_not(place, tuple(command), cwd)
+    if why_not:
+        pytest.skip(f"{what} could not be fetched or built: {why_not}")
     return place
 
 
