@@ -31,6 +31,7 @@ from ottla.wire.messages.incremental_alter_configs import (
 )
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.wire.messages.leave_group import LeaveGroupRequest
+from ottla.wire.messages.list_config_resources import ListConfigResourcesRequest
 from ottla.wire.messages.list_groups import ListGroupsRequest
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -250,6 +251,19 @@ async def metadata_by_id(client: WireClient) -> list[Any]:
         await metadata(client, 11, (SOME_ID, None), (NULL_UUID, "answers-a")),
         await metadata(client, 12, (SOME_ID, "answers-a")),
         await metadata(client, 13, (SOME_ID, None), (NULL_UUID, "answers-a")),
+    ]
+
+
+@answered([(0, [(8, "1"), (4, "1")]), (0, []), (0, []), (35, []), (35, [])])
+async def resources_with_settings(client: WireClient) -> list[Any]:
+    asked = [(1, (4, 8)), (1, (16,)), (0, ()), (1, (4, 3)), (1, (0,))]
+    answers = [
+        await client.ask(ApiKey.LIST_CONFIG_RESOURCES, ListConfigResourcesRequest(types), version)
+        for version, types in asked
+    ]
+    return [
+        (each.error_code, [(found.resource_type, found.resource_name) for found in each.config_resources])
+        for each in answers
     ]
 
 

@@ -90,6 +90,11 @@ def jars() -> Path:
     return _fetched("kafka-pom.xml", KAFKA_VERSION)
 
 
+def program_jars() -> Path:
+    """The directory with the jars of Kafka Streams, Connect and MirrorMaker 2; else MissingPeerError."""
+    return _fetched("kafka-programs-pom.xml", f"programs-{KAFKA_VERSION}")
+
+
 def spark_connector_jars() -> list[Path]:
     """The jars of Spark's own Kafka connector, for `spark.jars`; else MissingPeerError."""
     return sorted(_fetched("spark-connector-pom.xml", "spark-connector").glob("*.jar"))

@@ -6,20 +6,21 @@ import functools
 import hashlib
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.interop import apache
 
 
 @functools.cache
-def java_classes(name: str) -> Path:
+def java_classes(name: str, jars: Callable[[], Path] = apache.jars) -> Path:
     """The directory with the classes of `java/NAME.java`, which is compiled once for each version of it.
 
-    MissingPeerError without Java, its compiler, or Apache Kafka's jars.
+    `jars` says where its libraries are. MissingPeerError without Java, its compiler, or these.
     """
     source = Path(__file__).parent / "java" / f"{name}.java"
     version = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
-    libs = apache.jars()
+    libs = jars()
     classes = libs.parent / f"{name.lower()}-{version}"
     with apache.alone_in_cache():
         if not classes.is_dir():

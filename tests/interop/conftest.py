@@ -34,6 +34,17 @@ def apache_jars() -> str:
 
 
 @pytest.fixture(scope="session")
+def program_jars(apache_jars: str) -> str:
+    """Directory of the jars of Kafka Streams, Connect and MirrorMaker 2."""
+    try:
+        return str(apache.program_jars())
+    except apache.MissingPeerError as missing:
+        if apache.in_ci():
+            pytest.fail(str(missing))
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="session")
 def apache_kafka(apache_jars: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[apache.ApacheKafka]:
     """One node of Apache Kafka shared by the whole session: use topic, group and transactional ids of your own."""
     with apache.ApacheKafka(tmp_path_factory.mktemp("apache-kafka")) as node:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from ottla.testing import Broker
 from tests.interop.apache import run_tool, start_tool
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("apache_jars")]
@@ -167,3 +169,69 @@ def test_a_reassignment_to_where_it_is_ends_at_once(any_broker: str, fresh: Fres
     for words, each in zip(("Successfully started", "is completed", "are active"), said, strict=True):
         assert words in each
     assert "No partition reassignments found" in reassign("--list")
+
+
+def test_performance_tools_write_and_read_with_and_without_transactions(any_broker: str, fresh: Fresh) -> None:
+    topic, where = _create(any_broker, fresh("measured"), 1), ("--bootstrap-server", any_broker)
+    load = ("--topic", topic, "--num-records", "2000", "--record-size", "100", "--throughput", "-1")
+    assert run_tool("ProducerPerformance", *where, *load).stdout.startswith("2000 records sent")
+    transactions = ("--transactional-id", fresh("measured"), "--transaction-duration-ms", "10")
+    assert run_tool("ProducerPerformance", *where, *load, *transactions).stdout.startswith("2000 records sent")
+    counts = ("--topic", topic, "--num-records", "4000", "--timeout", "30000")
+    titles, figures = run_tool("ConsumerPerformance", *where, *counts).stdout.splitlines()[-2:]
+    assert dict(zip(titles.split(", "), figures.split(", "), strict=True))["data.consumed.in.nMsg"] == "4000"
+    trips = ("--topic", fresh("trips"), "--num-records", "100", "--producer-acks", "all", "--record-size", "100")
+    assert "Avg latency: " in run_tool("EndToEndLatency", *where, *trips).stdout
+
+
+def test_kafka_features_tells_the_levels_of_groups_and_transactions(any_broker: str) -> None:
+    told = run_tool("FeatureCommand", "--bootstrap-server", any_broker, "describe").stdout.splitlines()
+    levels = {words[1]: words[words.index("FinalizedVersionLevel:") + 1] for words in map(str.split, told)}
+    assert (levels["group.version"], levels["transaction.version"]) == ("1", "2")
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "api"),
+    [
+        ("DelegationTokenCommand", ("--describe", "--command-config", os.devnull), "DESCRIBE_DELEGATION_TOKEN"),
+        ("MetadataQuorumCommand", ("describe", "--status"), "DESCRIBE_QUORUM"),
+    ],
+)
+def test_tools_of_what_is_not_here_say_so(our_broker: Broker, tool: str, arguments: tuple[str, ...], api: str) -> None:
+    said = run_tool(tool, "--bootstrap-server", our_broker.bootstrap_servers, *arguments, check=False)
+    assert f"The node does not support {api}" in said.stdout + said.stderr
+
+
+def test_tools_of_operators_do_what_they_do_there(any_broker: str, fresh: Fresh, tmp_path: Path) -> None:
+    topic, where = _create(any_broker, fresh("kept"), 1), ("--bootstrap-server", any_broker)
+    _produce(any_broker, topic, 10)
+    assert run_tool("GetOffsetShell", *where, "--topic", topic).stdout.split() == [f"{topic}:0:10"]
+    offsets = tmp_path / "offsets.json"
+    offsets.write_text(json.dumps({"version": 1, "partitions": [{"topic": topic, "partition": 0, "offset": 4}]}))
+    deleted = run_tool("DeleteRecordsCommand", *where, "--offset-json-file", str(offsets)).stdout
+    assert f"partition: {topic}-0\tlow_watermark: 4" in deleted
+    assert run_tool("GetOffsetShell", *where, "--topic", topic, "--time", "-2").stdout.split() == [f"{topic}:0:4"]
+    sizes = json.loads(run_tool("LogDirsCommand", *where, "--describe", "--topic-list", topic).stdout.splitlines()[-1])
+    assert sizes["brokers"][0]["logDirs"][0]["partitions"][0]["partition"] == f"{topic}-0"
+    settings = ("--entity-type", "topics", "--entity-name", topic)
+    configs = "kafka.admin.ConfigCommand"
+    run_tool(
+        configs, *where, *settings, "--alter", "--add-config", "retention.ms=60000,cleanup.policy=[compact,delete]"
+    )
+    run_tool(configs, *where, *settings, "--alter", "--delete-config", "retention.ms")
+    described = run_tool(configs, *where, *settings, "--describe").stdout
+    assert "cleanup.policy=compact,delete" in described
+    assert "retention.ms" not in described
+    group = fresh("listed")
+    of_groups = ("--entity-type", "groups")
+    setting = ("--entity-name", group, "--alter", "--add-config", "consumer.session.timeout.ms=50000")
+    run_tool(configs, *where, *of_groups, *setting)
+    assert f"Dynamic configs for group {group} are:" in run_tool(configs, *where, *of_groups, "--describe").stdout
+    assert run_tool("ClientMetricsCommand", *where, "--list").stdout.strip() == ""
+    consumer = Consumer({"bootstrap.servers": any_broker, "group.id": group})
+    consumer.commit(offsets=[TopicPartition(topic, 0, 10)], asynchronous=False)
+    consumer.close()
+    listed = [line.split() for line in run_tool("GroupsCommand", *where, "--list").stdout.splitlines()]
+    assert [group, "Classic"] in listed
+    assert run_tool("ClusterTool", "cluster-id", *where).stdout.startswith("Cluster ID: ")
+    assert "Produce(0): 0 to 13" in run_tool("BrokerApiVersionsCommand", *where).stdout

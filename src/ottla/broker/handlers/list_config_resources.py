@@ -1,10 +1,11 @@
-"""ListConfigResources, versions 0–1 (KIP-1000, KIP-1142): what has settings that DescribeConfigs tells.
+"""ListConfigResources, versions 0–1 (KIP-1142): what has settings, by kind; of groups those with settings of their own.
 
-Version 0 asks for client metrics, of which there are none. A group is one of them if it has settings of its own.
+Version 0 asks for client metrics alone, and there are none.
 """
 
 import asyncio
 from collections.abc import Iterator
+from itertools import chain
 from typing import Final, Protocol
 
 from ottla.broker.handlers.table import RequestContext
@@ -22,10 +23,10 @@ from ottla.wire.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 
-_LOGGER, _CLIENT_METRICS = 8, 16
-_KINDS: Final = frozenset((TOPIC_RESOURCE, BROKER_RESOURCE, _LOGGER, _CLIENT_METRICS, GROUP_RESOURCE))
-#: From here on a request says of which kinds; none are all.
-_SAYS_KINDS_FROM: Final = 1
+_BROKER_LOGGER_RESOURCE, _CLIENT_METRICS_RESOURCE = 8, 16
+_KINDS: Final = frozenset(
+    (TOPIC_RESOURCE, BROKER_RESOURCE, _BROKER_LOGGER_RESOURCE, _CLIENT_METRICS_RESOURCE, GROUP_RESOURCE)
+)
 
 
 class _Node(HasAccess, HasIdentity, HasImage, HasSlices, Protocol):
@@ -35,29 +36,28 @@ class _Node(HasAccess, HasIdentity, HasImage, HasSlices, Protocol):
 def handle(
     node: _Node, request: ListConfigResourcesRequest, context: RequestContext
 ) -> "ListConfigResourcesResponse | asyncio.Future[ListConfigResourcesResponse]":
-    """The resources of these kinds. A kind that there is not is an error for the whole request."""
+    """The resources of the kinds that are asked for; of all kinds if none is."""
     if not node.access.allows_cluster(context, AclOperation.DESCRIBE_CONFIGS):
         return ListConfigResourcesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    kinds = frozenset(request.resource_types)
-    if context.api_version < _SAYS_KINDS_FROM:
-        kinds = frozenset((_CLIENT_METRICS,))
-    if not kinds <= _KINDS:
+    offered = _KINDS if context.api_version > 0 else frozenset((_CLIENT_METRICS_RESOURCE,))
+    wanted = frozenset(request.resource_types) or offered
+    if not wanted <= offered:
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    return node.slices.start(_slowly(node, kinds or _KINDS, context), "listing resources")
+    return node.slices.start(_list(node, wanted, context), "listing what has settings")
 
 
-async def _slowly(node: _Node, kinds: frozenset[int], context: RequestContext) -> ListConfigResourcesResponse:
-    found = await node.slices.collect(counted(context, _resources(node, kinds)))
-    return ListConfigResourcesResponse(config_resources=tuple(each for each in found if each is not None))
+async def _list(node: _Node, wanted: frozenset[int], context: RequestContext) -> ListConfigResourcesResponse:
+    found = await node.slices.collect(counted(context, _resources(node, wanted)))
+    return ListConfigResourcesResponse(config_resources=tuple(chain.from_iterable(found)))
 
 
-def _resources(node: _Node, kinds: frozenset[int]) -> Iterator[ConfigResource | None]:
-    """One in each step; None for settings of something else."""
-    for kind in kinds & {BROKER_RESOURCE, _LOGGER}:
-        yield ConfigResource(str(node.identity.node_id), kind)
-    if TOPIC_RESOURCE in kinds:
+def _resources(node: _Node, wanted: frozenset[int]) -> Iterator[tuple[ConfigResource, ...]]:
+    """In Kafka's order, over what there is now: others may change it between two slices."""
+    if GROUP_RESOURCE in wanted:
+        for (kind, name), own in tuple(node.image.configs.items()):
+            yield (ConfigResource(name, kind),) if kind == GROUP_RESOURCE and own else ()
+    me = str(node.identity.node_id)
+    yield tuple(ConfigResource(me, kind) for kind in (_BROKER_LOGGER_RESOURCE, BROKER_RESOURCE) if kind in wanted)
+    if TOPIC_RESOURCE in wanted:
         for name in tuple(node.image.topics):
-            yield ConfigResource(name, TOPIC_RESOURCE)
-    if GROUP_RESOURCE in kinds:
-        for kind, name in tuple(node.image.configs):
-            yield ConfigResource(name, GROUP_RESOURCE) if kind == GROUP_RESOURCE else None
+            yield (ConfigResource(name, TOPIC_RESOURCE),)
