@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 from collections import Counter
 from collections.abc import Callable
@@ -115,6 +116,26 @@ def test_s2_whole_batches_and_at_least_once_have_nothing_to_abort(world: SinkWor
     for options in ({"atomicity": "batch"}, {"semantics": "at-least-once"}):
         world.committer(**options).abort([None, None])
     assert list(context.iterdir()) == []
+
+
+@pytest.mark.parametrize("listens", [False, True])
+def test_s2_an_abort_waits_for_brokers_that_are_away_as_long_as_it_may_and_no_longer(
+    world: SinkWorld, caplog: pytest.LogCaptureFixture, listens: bool
+) -> None:
+    messages = world.batch(world.driver(), 0, "a b", "c")
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        if listens:
+            silent.listen()
+        committer = world.committer(**{"kafka.bootstrap.servers": f"127.0.0.1:{silent.getsockname()[1]}"})
+        committer.abort_within_s = 0.1
+        committer.abort(messages)
+        link(committer.options.client).shut()
+    assert "stay open for now" in caplog.text
+    assert "have not answered within 0.1 s" in caplog.text
+    assert len(world.open_transactions()) == 2
+    world.committer().commit(messages, 0)
+    assert world.output() == Counter("abc")
 
 
 _WRITE = """

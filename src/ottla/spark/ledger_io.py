@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -16,6 +16,7 @@ from ottla.client.core.producer.identity import NO_IDENTITY, ProducerIdentity
 from ottla.client.errors import (
     KafkaError,
     OffsetOutOfRangeError,
+    RequestTimeoutError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
     raise_for,
@@ -48,6 +49,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
 from ottla.wire.records import Record, decode_batch, encode_batch
 
+T = TypeVar("T")
 LedgerT = TypeVar("LedgerT", Ledger, Ledgers)
 
 _WRITTEN = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
@@ -61,6 +63,28 @@ _LEDGER_CONFIG = {"cleanup.policy": "compact", "segment.bytes": "16777216", "com
 
 #: With cleanup.policy=delete, what a topic keeps of its records; -1 is all.
 _RETENTION = ("retention.ms", "retention.bytes")
+
+
+class _Patience:
+    """What is left of the time that several answers may take together; None: as long as the client's own time-outs."""
+
+    def __init__(self, within_s: float | None) -> None:
+        self._within_s = self._left_s = within_s
+
+    async def wait_for(self, answer: Coroutine[Any, Any, T]) -> T:
+        """The answer. Raises RequestTimeoutError when the time is over."""
+        clock = asyncio.get_running_loop().time
+        begin_s = clock()
+        try:
+            async with asyncio.timeout(self._left_s) as limit:
+                return await answer
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise RequestTimeoutError(f"brokers have not answered within {self._within_s} s") from None
+        finally:
+            if self._left_s is not None:
+                self._left_s -= clock() - begin_s
 
 
 class LedgerKafka:
@@ -79,16 +103,22 @@ class LedgerKafka:
         #: a Python process that has not heard of it two seconds later (`spark.python.task.killTimeout`).
         self.tasks_end_within_s = 4.5
 
-    async def drive(self, steps: Steps, batch: int | None = None) -> Any:
-        """Run a generator of `ottla.spark.protocol` to its end; `batch` is for the fault switches."""
-        await self._ensure_topic()
+    async def drive(self, steps: Steps, batch: int | None = None, *, within_s: float | None = None) -> Any:
+        """Run a generator of `ottla.spark.protocol` to its end; `batch` is for the fault switches.
+
+        With `within_s` Kafka has so long for all answers together, and then RequestTimeoutError is raised: for steps that
+        somebody waits for, and that the next claim takes anyway.
+        """
+        patience = _Patience(within_s)
+        await patience.wait_for(self._ensure_topic())
         answer: Any = None
         while True:
             try:
                 request = steps.send(answer)
             except StopIteration as finished:
                 return finished.value
-            answer = await self._answer(request, batch)
+            answering = self._answer(request, batch)
+            answer = await (answering if isinstance(request, LetTasksEnd) else patience.wait_for(answering))
 
     async def _answer(self, request: Any, batch: int | None) -> Any:
         match request:

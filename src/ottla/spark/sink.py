@@ -80,6 +80,8 @@ class KafkaSink:
         self.options = options
         check_writable(to_arrow_schema(schema, timezone="UTC"), options.topic)
         self.claim: Claim | None = None
+        #: How long brokers have to answer an abort: who stops a query waits for it. The next claim does the rest.
+        self.abort_within_s = 5.0
         self._has_default_id = options.sink_id == default_sink_id(options.query_name, options.checkpoint)
         if on_driver and options.semantics is Semantics.EXACTLY_ONCE:
             given, claim = options, self._claimed(query)
@@ -310,7 +312,7 @@ class KafkaSink:
         steps = self._aborting(_reports(messages), {slot for slot, each in enumerate(messages) if each is None})
         if steps is not None:
             try:
-                self._drive(steps, None)
+                self._drive(steps, None, within_s=self.abort_within_s)
             except OttlaError as error:
                 log.warning("sink %s: the batch's transactions stay open for now: %s", self.options.sink_id, error)
 
@@ -332,9 +334,9 @@ class KafkaSink:
         self.options = replace(options, sink_id=sink)
         return abort_unfinished(sink, driver, unfinished)
 
-    def _drive(self, steps: Steps, batch: int | None) -> Any:
+    def _drive(self, steps: Steps, batch: int | None, *, within_s: float | None = None) -> Any:
         with told(self.options):
-            return link(self.options.client).run(self._ledger.drive(steps, batch))
+            return link(self.options.client).run(self._ledger.drive(steps, batch, within_s=within_s))
 
     @property
     def _ledger(self) -> LedgerKafka:
