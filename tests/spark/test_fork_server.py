@@ -40,6 +40,7 @@ said = {
     "nice": os.nice(0), "processors": sorted(os.sched_getaffinity(0)), "zone": [time.tzname, time.localtime(0)[:5]],
     "name": __name__, "argv": sys.argv, "cwd": os.getcwd(), "path": sys.path, "spec": __spec__.name,
     "environ": dict(os.environ), "main": sys.modules["__main__"].__dict__ is globals(),
+    "among the tests": os.getpgrp() == int(os.environ["GROUP_OF_TESTS"]),
 }
 print(json.dumps(said))
 sys.stderr.write("to its errors")
@@ -115,6 +116,7 @@ class Driver:
             "TMPDIR": str(folder),
             "PYTHONPATH": str(modules),
             "PYTHONHASHSEED": "0",
+            "GROUP_OF_TESTS": str(os.getpgrp()),
             **environ,
         }
         script = f"import os, sys\nprint(os.environ.get({SERVER_VARIABLE!r}, ''), flush=True)\nsys.stdin.read()"
@@ -133,7 +135,10 @@ class Driver:
         command = [sys.executable, *arguments] if plain else self.command(*arguments)
         command = ["sh", "-c", _CHANGED, "sh", *command] if changed else command
         env = {**self.environ, SERVER_VARIABLE: str(self.socket), **environ}
-        return subprocess.run(command, input="line\n", capture_output=True, text=True, env=env, check=False)
+        group = 0 if changed else None
+        return subprocess.run(
+            command, input="line\n", capture_output=True, text=True, env=env, check=False, process_group=group
+        )
 
     def end(self) -> None:
         assert self._process.stdin is not None
@@ -179,6 +184,7 @@ def test_it_has_what_the_process_that_starts_it_has(driver: Driver) -> None:
     forked = _said(driver.run(*asked, changed=True, TZ="Asia/Tokyo"))
     assert forked == _said(driver.run(*asked, plain=True, changed=True, TZ="Asia/Tokyo"))
     assert (forked[0]["umask"], forked[0]["limits"][0][0], forked[0]["zone"][1][3]) == (0o77, 300, 9)
+    assert not forked[0]["among the tests"]
 
 
 def test_a_request_that_is_none_ends_nothing(driver: Driver) -> None:

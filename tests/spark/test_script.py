@@ -27,10 +27,11 @@ def _run(
     *arguments: str,
     module: str = "ottla.spark.script",
     terminated_after: str | None = None,
+    by: signal.Signals = signal.SIGTERM,
 ) -> tuple[int, str, str]:
     """The exit code and both outputs of a script that has such a PySpark beside it.
 
-    `terminated_after`: SIGTERM is sent when it has written this line.
+    `terminated_after`: the signal is sent when it has written this line.
     """
     made = folder / "pyspark" / "core"
     made.mkdir(parents=True)
@@ -48,7 +49,7 @@ def _run(
     if terminated_after is not None:
         first = process.stdout.readline()
         assert first == f"{terminated_after}\n"
-        process.terminate()
+        process.send_signal(by)
     out, said = process.communicate()
     return process.returncode, first + out, said
 
@@ -180,14 +181,15 @@ def test_s4_queries_that_still_run_when_the_script_ends_are_stopped(tmp_path: Pa
     assert out.splitlines() == ["its own thread", f"stopped bad {within}", f"stopped good {within}"]
 
 
-def test_s4_queries_are_stopped_behind_sigterm(tmp_path: Path) -> None:
-    """As a service manager sends it; the script's own clean-up runs, too."""
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_s4_queries_are_stopped_behind_a_signal_that_ends_the_script(tmp_path: Path, number: signal.Signals) -> None:
+    """As a service manager sends it, or a terminal that is closed; the script's own clean-up runs, too."""
     waits = (
         "import signal\ntry:\n    print('waits', flush=True)\n    signal.pause()\n"
         "finally:\n    print('cleaned up', flush=True)\n"
     )
-    found, out, _ = _run(tmp_path, _QUERIES.split("import threading")[0] + waits, terminated_after="waits")
-    assert found == 128 + signal.SIGTERM
+    found, out, _ = _run(tmp_path, _QUERIES.split("import threading")[0] + waits, terminated_after="waits", by=number)
+    assert found == 128 + number
     told = [line.split(" {")[0] for line in out.splitlines()]
     assert told == ["waits", "cleaned up", "stopped bad", "stopped good"]
 
@@ -198,6 +200,30 @@ def test_s4_a_script_that_hears_sigterm_itself_is_left_to_do_so(tmp_path: Path) 
         "print('hears', flush=True)\nsignal.pause()\n"
     )
     assert _run(tmp_path, hears, terminated_after="hears")[0] == 7
+
+
+def test_s4_the_second_sighup_of_a_terminal_that_is_closed_is_not_heard(tmp_path: Path) -> None:
+    script = "import os, signal\ntry:\n    print('waits', flush=True)\n    signal.pause()\nfinally:\n    "
+    script += "os.kill(os.getpid(), signal.SIGHUP)\n    print('cleaned up')\n"
+    found, out, _ = _run(tmp_path, script, terminated_after="waits", by=signal.SIGHUP)
+    assert (found, out) == (128 + signal.SIGHUP, "waits\ncleaned up\n")
+
+
+#: What PySpark does to start its JVM, and another process that is none.
+_LAUNCHES = """
+import subprocess, sys
+def launch_gateway():
+    says = "import os; print(os.getpgrp() == os.getpid(), flush=True)"
+    subprocess.run([sys.executable, "-c", says], preexec_fn=lambda: None, check=True)
+launch_gateway()
+__name__ = "pyspark.java_gateway"
+launch_gateway()
+"""
+
+
+def test_s4_the_jvm_has_a_process_group_of_its_own_and_nothing_else_has(tmp_path: Path) -> None:
+    """So a signal to the group of `ottla run` comes to the script, and Spark can still stop what runs."""
+    assert _run(tmp_path, _LAUNCHES)[1].splitlines() == ["False", "True"]
 
 
 def test_s4_sigterm_that_whoever_starts_it_has_ignored_stays_so(tmp_path: Path) -> None:

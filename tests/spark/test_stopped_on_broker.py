@@ -4,8 +4,10 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ from ottla.spark.ids import slot_pattern
 from ottla.spark.ledger_io import LedgerKafka
 from ottla.spark.link import link
 from ottla.spark.requests import Fence, FindOpen
-from ottla.spark.run import Launch, launch
+from ottla.spark.run import Launch, launch, with_forks
 from tests.spark.brokers import on_either_broker
 from tests.spark.kafka_model import one_request
 from tests.spark.sessions import kill_session
@@ -138,6 +140,31 @@ def test_s2_an_abort_waits_for_brokers_that_are_away_as_long_as_it_may_and_no_lo
     assert world.output() == Counter("abc")
 
 
+_TASK = """
+import os, signal, sys
+from pathlib import Path
+import pyarrow as pa
+from ottla.spark.ledger import BatchKey
+from tests.spark.sink_world import QUERY, SinkWorld
+driver = SinkWorld(*sys.argv[2:4], Path(sys.argv[4])).driver()
+def rows():
+    yield pa.RecordBatch.from_pydict({name: pa.array([b"a"], pa.binary()) for name in ("key", "value")})
+    os.kill(os.getpid(), int(sys.argv[1]))
+    os.kill(os.getpid(), int(sys.argv[5]))  # Spark's daemon has heard the first one, too, and hands on another
+driver.write(BatchKey(QUERY, 0), 0, rows())
+"""
+
+
+@pytest.mark.parametrize("numbers", [(signal.SIGTERM, signal.SIGHUP), (signal.SIGHUP, signal.SIGTERM)])
+def test_s2_a_worker_that_is_ended_in_a_task_aborts_what_the_task_has_open(
+    world: SinkWorld, numbers: tuple[signal.Signals, signal.Signals]
+) -> None:
+    first, second = (str(int(number)) for number in numbers)
+    given = [first, world.bootstrap, world.topic, str(world.checkpoint), second]
+    assert subprocess.run([sys.executable, "-c", _TASK, *given], check=False).returncode == 128 + numbers[0]
+    assert world.open_transactions() == []
+
+
 _WRITE = """
 import sys
 from pyspark.sql import SparkSession
@@ -149,7 +176,7 @@ writer.option("topic", sys.argv[2]).option("sink.id", sys.argv[2]).save()
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_s2_a_batch_write_that_is_cut_off_leaves_no_transaction_of_its_tasks_open(
     bootstrap: str, fresh_name: Callable[[str], str], tmp_path: Path, java: str, number: signal.Signals
 ) -> None:
@@ -161,21 +188,34 @@ def test_s2_a_batch_write_that_is_cut_off_leaves_no_transaction_of_its_tasks_ope
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.parametrize("all_of_it", [False, True])
 def test_s2_a_script_that_is_stopped_leaves_no_transaction_of_its_tasks_open(
-    bootstrap: str, fresh_name: Callable[[str], str], tmp_path: Path, java: str
+    bootstrap: str, fresh_name: Callable[[str], str], tmp_path: Path, java: str, all_of_it: bool
 ) -> None:
+    """Also where the signal goes to its whole process group, as `timeout` and shells send it."""
     source, target = make_topic(bootstrap, fresh_name("lines")), make_topic(bootstrap, fresh_name("words"))
     send_lines(bootstrap, source)
     arguments = ["--bootstrap", bootstrap, "--input", source, "--output", target]
     arguments += ["--checkpoint", str(tmp_path / target), "--max-offsets-per-trigger", "300", "--available-now"]
     launched = launch(WORDCOUNT, arguments, master="local[2]", conf=[], environ=os.environ)
-    argv, env = _cut_off(launched, "sink.mid-write:1", tmp_path, bootstrap, target, signal.SIGTERM)
+    launched = Launch(launched.argv, with_forks(launched.env, os.environ))
+    cut_off = partial(_cut_off, launched, "sink.mid-write:1", tmp_path, bootstrap, target, signal.SIGTERM)
+    argv, env = cut_off(all_of_it=all_of_it)
     assert subprocess.run(argv, env=env, check=False).returncode == 0
     assert words_in(bootstrap, target) == expected_words()
 
 
-def _cut_off(launched: Launch, point: str, folder: Path, bootstrap: str, target: str, number: signal.Signals) -> Launch:
-    """Start it, and end it by a signal while a task is at work."""
+def _cut_off(
+    launched: Launch,
+    point: str,
+    folder: Path,
+    bootstrap: str,
+    target: str,
+    number: signal.Signals,
+    *,
+    all_of_it: bool = False,
+) -> Launch:
+    """Start it, and end it by a signal while a task is at work; with `all_of_it` one to its process group."""
     faults = folder / "faults"
     faults.mkdir()
     argv, env = launched
@@ -186,7 +226,7 @@ def _cut_off(launched: Launch, point: str, folder: Path, bootstrap: str, target:
             assert script.poll() is None
         while not _states(bootstrap, target)["Ongoing"]:
             assert script.poll() is None
-        script.send_signal(number)
+        (os.killpg if all_of_it else os.kill)(script.pid, number)
         assert script.wait() in {128 + number, -number}
     finally:
         kill_session(script.pid)

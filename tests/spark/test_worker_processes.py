@@ -56,3 +56,17 @@ def test_no_other_process_is_changed() -> None:
     before = gc.get_freeze_count()
     rest("read")
     assert gc.get_freeze_count() == before
+
+
+def test_signals_that_end_a_worker_are_heard_in_a_task_and_as_before_behind_it() -> None:
+    program = (
+        "import signal\nfrom ottla.spark.worker_processes import ends_in_order\n"
+        "signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+        "def now(): return [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGHUP)]\n"
+        "before = now()\n"
+        "with ends_in_order(): print(callable(now()[0]), now()[1] == before[1])\n"
+        "print(now() == before)\n"
+        "try:\n    with ends_in_order(): raise ValueError\nexcept ValueError: print(now() == before)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["True True", "True", "True"]

@@ -7,7 +7,7 @@ master this server imports them once, while Spark's JVM starts, and each process
 
 A process with threads must not be forked (see `worker_daemon`): if there is one after the imports, the server ends, and
 each process imports for itself. It ends with the driver, too. What a process has of the one that started it (limits,
-priority, umask and more) it gets of the client: Spark's JVM, or the script, may have changed it since.
+priority, group, umask and more) it gets of the client: Spark's JVM, or the script, may have changed it since.
 """
 
 import contextlib
@@ -260,6 +260,7 @@ def _inherit_of(client: socket.socket) -> None:
             limits = resource.prlimit(pid, kind)
             if limits != resource.getrlimit(kind):
                 resource.setrlimit(kind, limits)
+    os.setpgid(0, os.getpgid(pid))  # it is ended with that one, and not with the driver
     os.sched_setaffinity(0, os.sched_getaffinity(pid))
     priority = os.getpriority(os.PRIO_PROCESS, pid)
     if priority != os.getpriority(os.PRIO_PROCESS, 0):

@@ -106,8 +106,8 @@ class LedgerKafka:
     async def drive(self, steps: Steps, batch: int | None = None, *, within_s: float | None = None) -> Any:
         """Run a generator of `ottla.spark.protocol` to its end; `batch` is for the fault switches.
 
-        With `within_s` Kafka has so long for all answers together, and then RequestTimeoutError is raised: for steps that
-        somebody waits for, and that the next claim takes anyway.
+        With `within_s` brokers have so long for all answers together; then RequestTimeoutError is raised. That is for
+        steps that somebody waits for, and that the next claim takes anyway.
         """
         patience = _Patience(within_s)
         await patience.wait_for(self._ensure_topic())

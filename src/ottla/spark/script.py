@@ -7,15 +7,17 @@ cluster itself (`.master("spark://…")`): what `ottla run` has set is for a loc
 Spark's JVM ends by a signal, PySpark says that a connection is gone: the signal is named, and the exit code is the one
 that a shell has for it.
 
-Queries and writes that still run when the script ends, by Ctrl-C, SIGTERM or otherwise, are stopped: what they have
-open is aborted then. Else readers of committed records would wait for `kafka.transaction.timeout.ms`, or for the next
-start.
+Queries and writes that still run when the script ends, by Ctrl-C, SIGTERM, SIGHUP or otherwise, are stopped: what they
+have open is aborted then. Else readers of committed records would wait for `kafka.transaction.timeout.ms`, or for the
+next start. Spark can stop nothing once its JVM has heard such a signal. So the JVM, and what it starts, are a process
+group of their own: a signal to all that `ottla run` has started comes to the script alone, which ends the rest.
 
 It imports nothing of Ottla: the script waits for it.
 """
 
 import atexit
 import contextlib
+import os
 import runpy
 import signal
 import subprocess
@@ -23,8 +25,9 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any
 
 _EVERY_S = 0.5
@@ -34,6 +37,9 @@ _STOP_TIMEOUT, _STOPPED_WITHIN_S = "spark.sql.streaming.stopTimeout", 20
 _LOOK_S = 0.1
 #: More statements than these never run at once.
 _LATEST = 20
+#: Signals that end a script in order, and what the next one does. Who sends SIGTERM again does not want to wait. Of
+#: SIGHUP a terminal that is closed sends two.
+_ENDING = {signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_IGN}
 #: What PySpark and its scripts see of a JVM that has ended.
 _LOST = frozenset({"Py4JNetworkError", "ConnectionRefusedError", "ConnectionResetError", "BrokenPipeError", "EOFError"})
 _ADVICE = {
@@ -73,8 +79,10 @@ def run(arguments: list[str], beside: Beside) -> int:
     thread = threading.Thread(target=keep_looking, name="ottla-run", daemon=True)
     thread.start()
     atexit.register(_stop_queries, cut_off)  # the script's own threads have ended by then
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # Python would end without a word to anybody
-        signal.signal(signal.SIGTERM, _terminated)
+    for number, then in _ENDING.items():
+        if signal.getsignal(number) is signal.SIG_DFL:  # Python would end without a word to anybody
+            signal.signal(number, partial(_terminated, then=then))
+    os.register_at_fork(after_in_child=_apart)
     failure: Exception | None = None
     try:
         runpy.run_path(script, run_name="__main__")
@@ -95,10 +103,19 @@ def run(arguments: list[str], beside: Beside) -> int:
     return _code_after(failure, beside)
 
 
-def _terminated(number: int, _frame: object) -> None:
-    """End the script as `sys.exit` would, once: whoever sends the signal again does not want to wait."""
-    signal.signal(number, signal.SIG_DFL)
+def _terminated(number: int, _frame: object, then: signal.Handlers) -> None:
+    """End the script as `sys.exit` would, once."""
+    signal.signal(number, then)
     raise SystemExit(128 + number)
+
+
+def _apart() -> None:
+    """Have a process group of its own, if this process was forked to become Spark's JVM."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_name == "launch_gateway" and frame.f_globals.get("__name__") == "pyspark.java_gateway":
+            os.setpgid(0, 0)
+        frame = frame.f_back
 
 
 class _Master:

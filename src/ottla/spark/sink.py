@@ -126,7 +126,7 @@ class KafkaSink:
 
         Raises PipelineError.
         """
-        with told(self.options, slot):
+        with told(self.options, slot), worker_processes.ends_in_order():
             if self.options.semantics is Semantics.AT_LEAST_ONCE:
                 message = SlotMessage(None, PlainWriter(self.options).write(batches, key.batch))
             else:
