@@ -187,6 +187,27 @@ def test_it_has_what_the_process_that_starts_it_has(driver: Driver) -> None:
     assert not forked[0]["among the tests"]
 
 
+def test_who_asks_looks_for_nothing_where_pythonpath_says_and_the_process_does(tmp_path: Path) -> None:
+    modules = tmp_path / "modules"
+    modules.mkdir()
+    (modules / "sitecustomize.py").write_text("import sys\nsys.stderr.write('looked, ')\n")
+    driver = Driver(tmp_path)
+    path = f"{modules}:{tmp_path}/gone:{modules}/../modules::{modules}"
+    assert _is_forked(driver, PYTHONPATH=path)
+    forked = driver.run("-m", "a_process", "0", PYTHONPATH=path)
+    plain = driver.run("-m", "a_process", "0", plain=True, PYTHONPATH=path)
+    driver.end()
+    assert _said(forked)[:2] == _said(plain)[:2]
+    assert (forked.stderr, plain.stderr) == ("to its errors", "looked, to its errors")
+
+
+@pytest.mark.parametrize(("name", "is_forked"), [("PYTHONUSERBASE", False), ("PYTHONNOUSERSITE", True)])
+def test_where_modules_may_be_elsewhere_nothing_is_forked(tmp_path: Path, name: str, is_forked: bool) -> None:
+    driver = Driver(tmp_path, **{name: str(tmp_path)})
+    assert _is_forked(driver) is is_forked
+    driver.end()
+
+
 def test_a_request_that_is_none_ends_nothing(driver: Driver) -> None:
     assert _is_forked(driver)
     for text in (b"", b"\0\0\0\x02[]", b"\0\0\0\x02{}", b"\0\0\0\x05{\xff}xx"):

@@ -21,13 +21,15 @@ from types import FrameType
 SERVER_VARIABLE = "OTTLA_SPARK_FORK_SERVER"
 #: How long the server may take; it is still importing when the first process asks.
 _PATIENCE_S = 20.0
+#: They say where Python's own modules and the user's are. This process is started without them (`-E`).
+_LAYOUT = ("PYTHONHOME", "PYTHONPLATLIBDIR", "PYTHONUSERBASE")
 _HANDED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
 
 def main(arguments: list[str]) -> int:
     """Be the process of `python ARGUMENTS`; the exit code."""
     path = os.environ.get(SERVER_VARIABLE)
-    if path and len(arguments) >= 2 and arguments[0] == "-m":
+    if path and len(arguments) >= 2 and arguments[0] == "-m" and not any(name in os.environ for name in _LAYOUT):
         code = _forked(path, arguments[1:])
         if code is not None:
             return code
@@ -49,7 +51,7 @@ def _forked(path: str, arguments: list[str]) -> int | None:
                     "cwd": folder,
                     "umask": umask,
                     "environ": dict(os.environ),
-                    "path": sys.path if "PYTHONSAFEPATH" in os.environ else [folder, *sys.path],
+                    "path": _path() if "PYTHONSAFEPATH" in os.environ else [folder, *_path()],
                 }
             ).encode()
             socket.send_fds(server, [len(text).to_bytes(4, "big")], [0, 1, 2])
@@ -65,6 +67,13 @@ def _forked(path: str, arguments: list[str]) -> int | None:
         except OSError:
             return None
         return _wait(server, signals)
+
+
+def _path() -> list[str]:
+    """Where Python would look for modules: first where PYTHONPATH says, which this process was started without."""
+    given = os.environ.get("PYTHONPATH")
+    named = [os.path.abspath(each) for each in given.split(os.pathsep)] if given else []  # noqa: PTH100
+    return list(dict.fromkeys([*named, *sys.path]))
 
 
 def _begin(server: socket.socket, pid: int) -> int:

@@ -58,7 +58,9 @@ def _links(package: Path) -> dict[str, Path]:
 
 def _program() -> str:
     client = Path(__file__).with_name("fork_client.py")
-    return f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -P {shlex.quote(str(client))} "$@"\n'
+    # `-E`: Spark puts a jar of thousands of files on PYTHONPATH, and who looks into it has the names of all in memory
+    flags = "-E ${PYTHONNOUSERSITE:+-s} -P"
+    return f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {flags} {shlex.quote(str(client))} "$@"\n'
 
 
 def _is_ours_alone(folder: Path) -> bool:
