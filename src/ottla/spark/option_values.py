@@ -2,13 +2,12 @@
 
 import json
 import re
-from operator import index
 
 from ottla.base.digits import natural
 from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
 from ottla.spark.bounds import EARLIEST
-from ottla.spark.plan import Offsets, offsets_from_json
+from ottla.spark.plan import Offsets, offsets_from_json, whole
 
 #: Offsets and times of Kafka have 64 bits.
 _MOST = 2**63 - 1
@@ -20,7 +19,7 @@ def json_offsets(option: str, text: str, least: int) -> Offsets:
     example = '{"topic":{"0":23,"1":-2}}' if least == EARLIEST else '{"topic":{"0":23,"1":1500}}'
     try:
         offsets = offsets_from_json(json.loads(text))
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, RecursionError):
         raise ConfigError(f"{option}: expected JSON like {example}, not {text}") from None
     for tp, offset in offsets.items():
         if offset < least:
@@ -35,8 +34,8 @@ def assigned(value: object) -> tuple[TopicPartition, ...]:
     if value is None:
         return ()
     try:
-        found = {TopicPartition(t, index(p)) for t, ps in json.loads(str(value)).items() for p in ps}
-    except (ValueError, TypeError, AttributeError):
+        found = {TopicPartition(t, whole(p)) for t, ps in json.loads(str(value)).items() for p in ps}
+    except (ValueError, TypeError, AttributeError, RecursionError):
         raise ConfigError(f'assign: expected JSON like {{"topic":[0,1]}}, not {value}') from None
     if not found:
         raise ConfigError("assign names no partition")

@@ -19,6 +19,7 @@ from itertools import pairwise
 from operator import index
 from typing import Any, NamedTuple
 
+from ottla.base.digits import natural
 from ottla.base.types import TopicPartition
 from ottla.spark.errors import DataLossError
 
@@ -51,7 +52,24 @@ def offsets_to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str
 
 def offsets_from_json(value: Mapping[str, Mapping[str, int]]) -> Offsets:
     """The reverse of `offsets_to_json`. Raises ValueError, TypeError or AttributeError."""
-    return {TopicPartition(topic, int(p)): index(offset) for topic, ps in value.items() for p, offset in ps.items()}
+    return {
+        TopicPartition(topic, _partition(p)): whole(offset) for topic, ps in value.items() for p, offset in ps.items()
+    }
+
+
+def whole(value: object) -> int:
+    """A whole number of JSON, where Python takes `true` for one, too. Raises TypeError."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise TypeError(f"{value!r} is no whole number")
+
+
+def _partition(text: str) -> int:
+    """A partition's number as JSON has it, a name in quotes: `int` also takes spaces and underscores."""
+    number = natural(text.removeprefix("-"))
+    if number is None:
+        raise ValueError(f"{text!r} is no partition")
+    return -number if text.startswith("-") else number
 
 
 class Cut(NamedTuple):

@@ -45,7 +45,10 @@ def test_c3_a_bad_value_is_refused(key: str, value: object) -> None:
         producer_config({**HERE, key: value})
 
 
-@pytest.mark.parametrize("servers", ["a:\u00b2", "a:" + "9" * 5_000, "", "localhost", "host:0", "host:port", ":9092"])
+@pytest.mark.parametrize(
+    "servers",
+    ["a:\u00b2", "a:" + "9" * 5_000, "", "localhost", "host:0", "host:port", ":9092", "SSL://:1", "S L://a:1"],
+)
 def test_c3_bootstrap_servers_have_to_be_host_and_port(servers: str) -> None:
     with pytest.raises(ConfigError, match=r"bootstrap\.servers"):
         producer_config({"bootstrap.servers": servers})
@@ -55,6 +58,11 @@ def test_c3_bootstrap_servers_take_names_lists_and_ipv6() -> None:
     config = producer_config({"bootstrap.servers": "a:1, [::1]:2"})
     assert config.bootstrap_addresses() == [("a", 1), ("::1", 2)]
     assert producer_config({"bootstrap.servers": ["b:3"]}).bootstrap_addresses() == [("b", 3)]
+
+
+def test_c3_bootstrap_servers_may_have_a_listener_before_them_as_in_a_java_client() -> None:
+    config = producer_config({"bootstrap.servers": "PLAINTEXT://a:1,SASL_SSL://[::1]:2,://b:3"})
+    assert config.bootstrap_addresses() == [("a", 1), ("::1", 2), ("b", 3)]
 
 
 def test_c3_a_heartbeat_interval_not_below_the_session_timeout_is_an_error() -> None:

@@ -4,9 +4,10 @@ Names, defaults and ranges are Kafka's (clients 4.3). A field of a config class 
 for dots.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from ottla.base.config import REQUIRED, ConfigKey, ConfigSet, ConfigType, Standing, between, not_empty, one_of, sendable
 from ottla.base.digits import natural
@@ -87,13 +88,16 @@ class CommonConfig:
 ConfigT = TypeVar("ConfigT", bound=CommonConfig)
 
 
+#: As a Java client takes it (`Utils.getHost`): what stands before `://`, a listener's name or a protocol, says nothing.
+_ADDRESS: Final = re.compile(r"(?:[0-9A-Za-z%._-]*://)?\[?([0-9A-Za-z%._:-]+)\]?:([0-9]+)")
+
+
 def _address(server: str) -> tuple[str, int]:
-    host, colon, port = str(server).rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    number = natural(port, 65_535)
-    if not colon or not host or not number:
+    found = _ADDRESS.fullmatch(str(server))
+    port = found and natural(found[2], 65_535)
+    if not found or not port:
         raise ConfigError(f"Invalid url in bootstrap.servers: {server} (host:port is expected)")
-    return host, number
+    return found[1], port
 
 
 def client_keys(what: str, keys: Iterable[ConfigKey]) -> ConfigSet:
