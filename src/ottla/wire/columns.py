@@ -261,7 +261,7 @@ def column_source(batch: Any, *, now_ms: int = NO_TIMESTAMP) -> ColumnSource:
         _timestamps(columns.get("timestamp_ms"), rows, now_ms),
         _binary("key", columns.get("key")),
         _binary("value", columns.get("value")),
-        _packed_headers(columns.get("headers")),
+        packed_headers(columns.get("headers")),
     )
 
 
@@ -342,7 +342,8 @@ def _timestamps(column: Any, rows: int, now_ms: int) -> memoryview:
     return memoryview(array.buffers()[1]).cast("q")[array.offset : array.offset + rows]
 
 
-def _packed_headers(column: Any) -> list[bytes] | None:
+def packed_headers(column: Any) -> list[bytes] | None:
+    """The headers of each row as a record has them; None if no row has any. Raises ValueError."""
     if column is None or pa.types.is_null(column.type):
         return None
     array = _one_array(column)

@@ -4,11 +4,13 @@ import asyncio
 
 import pytest
 
-from ottla import Admin, NewTopic
+from ottla import AbortableTransactionError, Admin, NewTopic, RecordTooLargeError
 from ottla.client.core.producer.batch import ProducerBatch
 from ottla.client.producer.producer import AsyncProducer
 from ottla.testing import Broker
+from tests.client.conftest import Watchdog
 from tests.client.journeys import PATIENCE_S, fresh, read_all
+from tests.client.scripted_broker import ScriptedBroker
 from tests.counted_calls import calls
 
 pa = pytest.importorskip("pyarrow")
@@ -59,3 +61,29 @@ def test_of_a_topic_that_takes_only_smaller_batches_a_producer_learns_it_from_th
 
     with Broker() as broker:
         assert splits(broker.bootstrap_servers, 1) == splits(broker.bootstrap_servers, 3) == 2
+
+
+async def test_a_row_above_max_request_size_is_refused_and_fails_its_transaction(watchdog: Watchdog) -> None:
+    """As `send` does. Rows that are together above it are only more requests."""
+    config: dict[str, object] = {"transactional.id": "id", "max.request.size": 1_000}
+    headers = pa.array([[], [("h", b"x" * 1_000)]], pa.map_(pa.string(), pa.binary()))
+    headers = headers.cast(pa.list_(pa.struct([pa.field("key", pa.string(), nullable=False), ("value", pa.binary())])))
+    too_large = [
+        {"value": pa.array([b"small", b"x" * 1_000])},
+        {"value": pa.array([None, "x" * 500]), "key": pa.array([None, b"k" * 500])},
+        {"value": pa.array([b"a", b"b"]), "headers": headers},
+    ]
+    async with watchdog(), ScriptedBroker({"t": 1}) as broker, broker.producer(config) as producer:
+        await producer.init_transactions()
+        for columns in too_large:
+            await producer.begin_transaction()
+            with pytest.raises(RecordTooLargeError, match=r"max\.request\.size"):
+                await producer.send_arrow("t", pa.record_batch(columns))
+            with pytest.raises(AbortableTransactionError):
+                await producer.commit_transaction()
+            await producer.abort_transaction()
+        await producer.begin_transaction()
+        many = [b"x" * 500] * 10
+        await producer.send_arrow("t", pa.table({"value": pa.chunked_array([many[:5], many[5:]])}))
+        await producer.commit_transaction()
+        assert [value for value in broker.kafka.log("t").values() if value] == many

@@ -1,8 +1,14 @@
-"""`send_arrow`: which rows of a pyarrow.RecordBatch go to which partition. pyarrow is imported at the first call."""
+"""`send_arrow`: which rows of a pyarrow.RecordBatch go to which partition, and how large they may be.
+
+pyarrow is imported at the first call.
+"""
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator
+from operator import add
 from typing import Any
+
+from ottla.client.core.producer.accumulator import require_size, size_of
 
 #: Columns are fast only in large batches. Brokers accept 1 MiB by default (`max.message.bytes`); of a topic that does
 #: not, a producer learns it from the first batch that it has to split.
@@ -42,6 +48,42 @@ def split_by_partition(
             yield number, batch  # to filter is to copy, also where all rows stay
         else:
             yield number, batch.filter(pc.is_null(wanted) if number is None else pc.equal(wanted, each))
+
+
+def require_sizes(batch: Any, most_bytes: int) -> None:
+    """Raise RecordTooLargeError for a row that is larger than `most_bytes` (`max.request.size`) alone; ValueError for
+    headers that are none."""
+    least = size_of(None, None, ())
+    if batch.nbytes + least <= most_bytes:
+        return
+    import pyarrow.compute as pc
+
+    from ottla.wire.columns import packed_headers
+
+    names = batch.schema.names
+    sizes = [size for name in ("key", "value") if name in names and (size := _sizes(batch.column(name))) is not None]
+    plain = pc.add(*sizes) if len(sizes) == 2 else sizes[0] if sizes else None
+    largest = 0 if plain is None else pc.max(plain).as_py() or 0
+    headers = batch.column("headers") if "headers" in names else None
+    # To pack headers is slow. Names and lengths take up to ten bytes more than in the column.
+    if headers is not None and least + largest + headers.nbytes + 10 * batch.num_rows > most_bytes:
+        of_rows = [0] * batch.num_rows if plain is None else plain.to_pylist()
+        largest = max(map(add, of_rows, map(len, packed_headers(headers) or ())), default=largest)
+    require_size(least + largest, most_bytes)
+
+
+def _sizes(column: Any) -> Any:
+    """How many bytes each row has in the column; None if it holds none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from ottla.wire.columns import scalar
+
+    try:
+        plain = column.cast(pa.binary()) if pa.types.is_dictionary(column.type) else column
+        return pc.fill_null(pc.binary_length(plain).cast(pa.int64()), scalar(0, pa.int64()))
+    except pa.ArrowException:
+        return None  # who encodes it says what it is
 
 
 def _numbers(values: Iterable[int | None]) -> Any:

@@ -325,7 +325,7 @@ class AsyncProducer(Transactional):
         self, topic: str, record_batch: "pyarrow.RecordBatch", partition: int | None
     ) -> "Iterator[tuple[int | None, BatchBuilder]]":
         """The record batches that the rows make, each with its partition. In any thread, after `ensure_topic`."""
-        from ottla.client.producer.columns import LEAST_BATCH_BYTES, split_by_partition
+        from ottla.client.producer.columns import LEAST_BATCH_BYTES, require_sizes, split_by_partition
         from ottla.wire.columns import encode_in_batches
 
         wanted = min(self.config.max_request_size, LEAST_BATCH_BYTES, self._records.bearable_bytes(topic))
@@ -335,6 +335,7 @@ class AsyncProducer(Transactional):
         pieces = list(split_by_partition(record_batch, partition, of_key))
         try:
             self._records.require_partitions(topic, (number for number, _ in pieces))
+            require_sizes(record_batch, self.config.max_request_size)
         except ClientError as error:
             self._not_taken(error)
             raise

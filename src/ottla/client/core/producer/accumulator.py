@@ -195,13 +195,8 @@ class Accumulator:
         state = self.topics.get(topic)
         if state is None:
             return None
-        size = _size(key, value, headers)
-        if size > self._limits.max_request_size:
-            raise RecordTooLargeError(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"the record takes about {size} bytes, but max.request.size allows {self._limits.max_request_size}; "
-                "send a smaller record, or raise max.request.size",
-            )
+        size = size_of(key, value, headers)
+        require_size(size, self._limits.max_request_size)
         limit = max(self._limits.batch_size, size)
         if not self._has_room(limit):
             return None
@@ -439,7 +434,17 @@ class Accumulator:
             self._to_send.pop(queue.tp, None)
 
 
-def _size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
+def size_of(key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes | None]]) -> int:
     """An upper bound for the size of a batch with only this record."""
     extra = sum(len(name.encode()) + len(content or b"") + 10 for name, content in headers)
     return HEADER_BYTES + RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"") + extra
+
+
+def require_size(size: int, most: int) -> None:
+    """Raise RecordTooLargeError if a record is larger than `max.request.size` allows."""
+    if size > most:
+        raise RecordTooLargeError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"the record takes about {size} bytes, but max.request.size allows {most}; "
+            "send a smaller record, or raise max.request.size",
+        )
