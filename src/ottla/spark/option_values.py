@@ -11,6 +11,8 @@ from ottla.spark.plan import Offsets, offsets_from_json, whole
 
 #: Offsets and times of Kafka have 64 bits.
 _MOST = 2**63 - 1
+#: Characters of a wrong value that an error shows.
+_SHOWN = 200
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "": 1}
 
 
@@ -20,7 +22,7 @@ def json_offsets(option: str, text: str, least: int) -> Offsets:
     try:
         offsets = offsets_from_json(json.loads(text))
     except (ValueError, TypeError, AttributeError, RecursionError):
-        raise ConfigError(f"{option}: expected JSON like {example}, not {text}") from None
+        raise ConfigError(f"{option}: expected JSON like {example}, not {text[:_SHOWN]}") from None
     for tp, offset in offsets.items():
         if offset < least:
             raise ConfigError(f"{option}: {offset} for {tp} is below {least}")
@@ -36,7 +38,7 @@ def assigned(value: object) -> tuple[TopicPartition, ...]:
     try:
         found = {TopicPartition(t, whole(p)) for t, ps in json.loads(str(value)).items() for p in ps}
     except (ValueError, TypeError, AttributeError, RecursionError):
-        raise ConfigError(f'assign: expected JSON like {{"topic":[0,1]}}, not {value}') from None
+        raise ConfigError(f'assign: expected JSON like {{"topic":[0,1]}}, not {str(value)[:_SHOWN]}') from None
     if not found:
         raise ConfigError("assign names no partition")
     return tuple(sorted(found))

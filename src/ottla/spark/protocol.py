@@ -282,8 +282,8 @@ def commit_batch(reports: Sequence[SlotReport], offsets: GroupOffsets, plan: Pla
         if lost:
             raise SlotsLostError(
                 f"sink {claim.sink}: batch {key.batch} of query {key.query} was decided, but the transactions of "
-                f"{', '.join(lost)} had been ended by another attempt or by transaction.timeout.ms; "
-                "start the query again to write these slots"
+                f"{', '.join(lost)} had been ended by another attempt or by their time-out. If a batch takes as long, "
+                "raise kafka.transaction.timeout.ms or make it smaller; then start the query again to write these slots"
             )
         if any(report.speculation for report in reports):
             yield from abort_losers(claim.sink, claim.driver)
