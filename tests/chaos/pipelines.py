@@ -53,15 +53,16 @@ Word = tuple[str, int, int, int]
 
 
 class Death(NamedTuple):
-    """Who dies at which step. A worker dies alone, and its task is run again; a driver takes all of Spark with it."""
+    """Who dies at which step. A worker dies alone, and its task is run again; a task fails, and its worker lives on; a
+    driver takes all of Spark with it."""
 
     victim: str
     point: str
 
     @property
     def action(self) -> str:
-        """What the switch does: a worker kills itself, the others are killed while the step waits."""
-        return "kill" if self.victim == "worker" else "pause"
+        """What the switch does: a worker kills itself, a task fails, the others are killed while the step waits."""
+        return {"worker": "kill", "task": "fail"}.get(self.victim, "pause")
 
 
 class StarvedError(AssertionError):

@@ -1,9 +1,9 @@
 """The kill matrix of pipelines (SPEC S2): {slots, shared, two-phase, whole} × {our broker, Apache Kafka} × every step.
 
 Shared are slots of several partitions, whole is `atomicity=batch`. In a cell one query meets all deaths, one after the
-other: workers, the driver with all of Spark, the broker. Then a consumer that is not ours finds every word of every
-line, once, and no transaction is open. With whole batches it finds each micro-batch whole or not at all also between
-the deaths. The controls show that these looks can fail.
+other: tasks, workers, the driver with all of Spark, the broker. Then a consumer that is not ours finds every word of
+every line, once, and no transaction is open. With whole batches it finds each micro-batch whole or not at all also
+between the deaths. The controls show that these looks can fail.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def deaths(atomicity: str, *, short: bool) -> list[Death]:
         broker = Death("broker", "sink.mid-copy" if atomicity == "batch" else "sink.after-decision")
         return [Death("driver", "sink.before-decision"), broker, Death("driver", of_driver[-1])]
     return [
-        *(Death("worker", point) for point in TASK_POINTS),
+        *(Death(victim, point) for victim in ("task", "worker") for point in TASK_POINTS),
         *(Death(victim, point) for victim in ("driver", "broker") for point in (*TASK_POINTS, *of_driver)),
     ]
 

@@ -44,6 +44,14 @@ def test_a_process_is_killed_once(tmp_path: Path, fault: str) -> None:
     assert run(tmp_path, fault).stdout == "alive\n"
 
 
+def test_a_call_fails_once(tmp_path: Path) -> None:
+    failed = run(tmp_path, "sink.mid-write:1=fail")
+    assert failed.returncode == 1
+    assert "InjectedError: sink.mid-write: OTTLA_FAULT is to fail here" in failed.stderr
+    assert (tmp_path / "sink.mid-write:1-fail").exists()
+    assert run(tmp_path, "sink.mid-write:1=fail").stdout == "alive\n"
+
+
 def test_another_point_or_batch_is_left_alone(tmp_path: Path) -> None:
     assert run(tmp_path, "sink.mid-write:9,sink.flushed").stdout == "alive\n"
 

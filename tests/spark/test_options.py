@@ -272,6 +272,7 @@ def test_s2_no_rows_go_to_a_ledger(given: dict[str, str], semantics: str) -> Non
         ({**SINK, "queryId": "job"}, "option queryId says nothing without batchId: give both"),
         ({**SINK, "queryId": "", "batchId": "0"}, "queryId '': it must not be empty"),
         ({**SINK, "queryId": "__ottla/unnamed", "batchId": "0"}, "names that begin with __ottla/ are Ottla's own"),
+        ({**SINK, "queryId": "q" * 501, "batchId": "0"}, "queryId has 501 characters, and at most 500 are allowed"),
         ({**SINK, "batchId": "20261121"}, "option batchId says nothing without queryId: give both"),
         ({**SINK, "kafka.transactional.id": "x"}, "is set by the sink itself"),
         (

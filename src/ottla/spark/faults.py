@@ -1,11 +1,12 @@
 """Fault switches: make a pipeline die or stop at a named step, for tests and for `ottla demo`.
 
-    OTTLA_FAULT      comma-separated: POINT[:BATCH][=kill|pause]; for example  sink.after-decision:3=pause
+    OTTLA_FAULT      comma-separated: POINT[:BATCH][=kill|pause|fail]; e.g. sink.after-decision:3=pause
     OTTLA_FAULT_DIR  a directory. A fault happens once, counted over all processes and restarts, and leaves a file
                      here: POINT[:BATCH]-ACTION, with the process id in it. Without this variable there are no faults.
 
 `kill` sends SIGKILL to the process that reaches the point. `pause` waits at the point until the file is removed, so
-that another process can kill the whole session meanwhile. Without the variables a point costs one comparison.
+that another process can kill the whole session meanwhile. `fail` raises InjectedError: the process lives on. Without
+the variables a point costs one comparison.
 
 The sink's points, in the order in which a batch reaches them: sink.claimed (driver), sink.write-begun, sink.mid-write,
 sink.flushed (tasks), sink.mid-copy, sink.before-decision, sink.after-decision, sink.between-slots, sink.after-slots,
@@ -35,8 +36,12 @@ POINTS = (
     "sink.after-done",
     "source.read",
 )
-_ACTIONS = ("kill", "pause")
+_ACTIONS = ("kill", "pause", "fail")
 _PAUSE_S = 0.05
+
+
+class InjectedError(Exception):
+    """What `fail` raises: an error that nobody else does."""
 
 
 class Fault(NamedTuple):
@@ -62,7 +67,7 @@ def _fault(text: str) -> Fault:
     point, _, batch = where.partition(":")
     if point not in POINTS or (action or "kill") not in _ACTIONS or (batch and natural(batch) is None):
         raise ConfigError(
-            f"OTTLA_FAULT {text}: expected POINT[:BATCH][=kill|pause] with a point of {', '.join(POINTS)}"
+            f"OTTLA_FAULT {text}: expected POINT[:BATCH][=kill|pause|fail] with a point of {', '.join(POINTS)}"
         )
     return Fault(point, int(batch) if batch else None, action or "kill")
 
@@ -76,7 +81,7 @@ def armed(point: str) -> bool:
 
 
 def reach(point: str, batch: int | None = None) -> None:
-    """A process is at `point` of `batch`."""
+    """A process is at `point` of `batch`. Raises InjectedError if it is to fail there."""
     if _ARMED:
         for fault in _ARMED:
             if fault.point == point and fault.batch in (None, batch):
@@ -96,5 +101,7 @@ def _happen(fault: Fault) -> None:
     partial.rename(path)  # who sees the file finds its content complete
     if fault.action == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
+    if fault.action == "fail":
+        raise InjectedError(f"{fault.point}: OTTLA_FAULT is to fail here")
     while path.exists():
         time.sleep(_PAUSE_S)

@@ -25,6 +25,7 @@ from ottla.spark.sink_client import sink_client, sink_id
 
 _TEXT, _WHOLE, _FLAG = ConfigType.STRING, ConfigType.LONG, ConfigType.BOOLEAN
 _POSITIVE = between(1)
+_LONGEST_QUERY_ID = 500
 #: `minRecordsPerPartition` when nobody says.
 _SHARED_BELOW = 100
 
@@ -323,6 +324,11 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     if query_id is not None and (not query_id or query_id.startswith(PREFIX)):
         raise ConfigError(
             f"queryId {query_id!r}: it must not be empty, and names that begin with {PREFIX} are Ottla's own"
+        )
+    if query_id is not None and len(query_id) > _LONGEST_QUERY_ID:
+        raise ConfigError(
+            f"queryId has {len(query_id)} characters, and at most {_LONGEST_QUERY_ID} are allowed: a record of each "
+            "stays in the ledger"
         )
     topic, ledger = _text(own["topic"]), str(own["ledger.topic"])
     if topic is not None and is_ledger(topic, ledger):

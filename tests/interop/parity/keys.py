@@ -109,6 +109,7 @@ def producers() -> Iterator[Case]:
         ("compression.type", "rar", ""),
         ("acks", "most", ""),
         ("linger.ms", "-1", ""),
+        ("max.request.size", "10", ""),
         ("partitioner.class", "com.example.Mine", ""),
         ("transactional.id", "mine", ""),
         ("no.such.key", "1", _UNKNOWN),

@@ -83,6 +83,7 @@ def topics() -> Iterator[Case]:
         ("no JSON", "parity-a:0", ""),
         ("numbers as text", '{"parity-a":["0"]}', ""),
         ("no list", '{"parity-a":0}', ""),
+        ("a partition that is true", '{"parity-a":[true]}', ""),
         ("nothing", "{}", nothing),
         ("a negative partition", '{"parity-a":[-1]}', nothing),
     ):
@@ -108,6 +109,8 @@ def offsets() -> Iterator[Case]:
             ("JSON, a topic that is not read", '{"parity-b":{"0":1}}', ""),
             ("JSON, behind the end", _at(p0=3, p1=99, p2=0), ""),
             ("JSON, an offset as text", '{"parity-a":{"0":"3","1":2,"2":0}}', ""),
+            ("JSON, an offset that is true", '{"parity-a":{"0":true,"1":2,"2":0}}', ""),
+            ("JSON, a partition that is no number", '{"parity-a":{"0_0":3,"1":2,"2":0}}', ""),
             ("JSON, no object", "[1]", ""),
             ("JSON cut off", '{"parity-a":{"0":3', ""),
             ("nothing", "", ""),
