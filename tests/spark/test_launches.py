@@ -1,7 +1,7 @@
 """A pipeline as files, started where Spark can run (SPEC S4): each start writes what has come, and nothing twice.
 
-By `ottla run` on a local cluster, with Ottla sent along in an archive, and as a client of Spark Connect; and by Spark's
-own command as a declarative pipeline.
+By `ottla run` on a local cluster, with Ottla's wheel sent along in an archive, and as a client of Spark Connect; by
+`spark-submit` alone; and by Spark's own command as a declarative pipeline.
 """
 
 import json
@@ -101,6 +101,14 @@ def test_s4_on_a_local_cluster(words: _Words, tmp_path: Path) -> None:
     words.counted_by(lambda: _ottla_run("--master", _LOCAL_CLUSTER, *script, cwd=tmp_path))
 
 
+def test_s4_by_spark_submit(words: _Words, tmp_path: Path) -> None:
+    """Without `ottla run`: the workers need the Python that has Ottla, and nothing else."""
+    submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
+    command = [submit, "--master", _LOCAL_CLUSTER, *words.example(tmp_path / "checkpoint")]
+    python = dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), sys.executable)
+    words.counted_by(lambda: _run(command, tmp_path, **python))
+
+
 def test_s4_as_a_client_of_spark_connect(words: _Words, tmp_path: Path) -> None:
     script = words.example(tmp_path / "checkpoint")
     words.counted_by(lambda: _ottla_run("--remote", "local[2]", *script, cwd=tmp_path))
@@ -124,11 +132,24 @@ def test_s4_on_a_prepared_machine(words: _Words, tmp_path: Path, monkeypatch: py
     words.counted_by(lambda: _ottla_run("--master", "local[2]", *example, cwd=tmp_path))
 
 
-def test_s4_with_ottla_sent_to_the_workers_in_an_archive(words: _Words, tmp_path: Path) -> None:
-    """What docs/spark.md says, with the package of this checkout: its compiled codecs come along."""
+def _installed_from_a_wheel(packages: Path, scratch: Path) -> None:
+    """A wheel of this checkout, made in `scratch`, is installed to `packages`."""
+    source = scratch / "source"
+    compiled = shutil.ignore_patterns("*.c", "*.so", "__pycache__", "*.egg-info")
+    shutil.copytree(_ROOT / "src", source / "src", ignore=compiled)
+    shutil.copytree(_EXAMPLES, source / "examples", ignore=compiled)
+    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
+        shutil.copy(_ROOT / name, source)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    _run([*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(scratch), str(source)], scratch)
+    (wheel,) = scratch.glob("*.whl")
+    _run([*pip, "install", "--no-deps", "--no-compile", "--target", str(packages), str(wheel)], scratch)
+
+
+def test_s4_with_a_wheel_sent_to_the_workers_in_an_archive(words: _Words, tmp_path: Path) -> None:
+    """What docs/spark.md says, with a wheel of this checkout: its compiled codecs come along."""
     packages = tmp_path / "packages"
-    for name in ("ottla", "pyspark_ottla"):
-        shutil.copytree(_ROOT / "src" / name, packages / name)
+    _installed_from_a_wheel(packages, tmp_path)
     with tarfile.open(tmp_path / "ottla.tar.gz", "w:gz", compresslevel=1) as archive:
         archive.add(packages, ".")
     sent = [f"spark.archives={tmp_path / 'ottla.tar.gz'}#sent", "spark.executorEnv.PYTHONPATH=./sent"]
