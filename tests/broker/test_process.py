@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.log.checkpoint import CLEAN_SHUTDOWN_MARKER
+from tests.signals import as_at_a_terminal
 
 #: Ctrl-C arrives when the module is looked for.
 _INTERRUPTED = """
@@ -46,11 +47,8 @@ def _serve(directory: Path, before: str = "") -> subprocess.Popen[str]:
     """A broker that is ready, in a shell that has run `before`."""
     command = [sys.executable, "-m", "ottla.broker.process", "--port", "0", "--data-dir", str(directory)]
     shell = ["sh", "-c", f'{before}exec "$0" "$@"', *command]
-    hangup = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # else it would be ignored where the tests run under nohup
-    try:
-        running = subprocess.Popen(shell, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    finally:
-        signal.signal(signal.SIGHUP, hangup)
+    pipe = subprocess.PIPE
+    running = subprocess.Popen(shell, stdout=pipe, stderr=pipe, text=True, preexec_fn=as_at_a_terminal)
     assert running.stdout is not None
     assert running.stdout.readline().startswith("ottla ready ")
     return running

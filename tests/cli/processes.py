@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -14,13 +13,9 @@ from queue import Empty, Queue
 from threading import Thread
 from typing import IO
 
+from tests.signals import as_at_a_terminal
+
 _PATIENCE_S = 60
-
-
-def _as_at_a_terminal() -> None:
-    """A test run that was started in the background has SIGINT ignored, and hands that down."""
-    for each in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
-        signal.signal(each, signal.SIG_DFL)
 
 
 @contextmanager
@@ -35,7 +30,7 @@ def ottla_process(
         stderr=subprocess.PIPE,
         env={**os.environ, **(environment or {})},
         cwd=cwd,
-        preexec_fn=_as_at_a_terminal,
+        preexec_fn=as_at_a_terminal,
         text=True,
         bufsize=1,
     ) as process:

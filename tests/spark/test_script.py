@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.signals import as_at_a_terminal
+
 _PYSPARK = """
 import subprocess
 class SparkContext:
@@ -43,7 +45,8 @@ def _run(
         (each / "__init__.py").touch()
     (folder / "script.py").write_text(script)
     command = [sys.executable, "-P", "-m", module, str(folder / "script.py"), *arguments]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, preexec_fn=as_at_a_terminal)
     assert process.stdout is not None
     first = ""
     if terminated_after is not None:

@@ -21,6 +21,7 @@ from ottla.spark.ledger_io import LedgerKafka
 from ottla.spark.link import link
 from ottla.spark.requests import Fence, FindOpen
 from ottla.spark.run import Launch, launch, with_forks
+from tests.signals import as_at_a_terminal
 from tests.spark.brokers import on_either_broker
 from tests.spark.kafka_model import one_request
 from tests.spark.sessions import kill_session
@@ -161,7 +162,8 @@ def test_s2_a_worker_that_is_ended_in_a_task_aborts_what_the_task_has_open(
 ) -> None:
     first, second = (str(int(number)) for number in numbers)
     given = [first, world.bootstrap, world.topic, str(world.checkpoint), second]
-    assert subprocess.run([sys.executable, "-c", _TASK, *given], check=False).returncode == 128 + numbers[0]
+    command = [sys.executable, "-c", _TASK, *given]
+    assert subprocess.run(command, preexec_fn=as_at_a_terminal, check=False).returncode == 128 + numbers[0]
     assert world.open_transactions() == []
 
 
@@ -220,7 +222,7 @@ def _cut_off(
     faults.mkdir()
     argv, env = launched
     env |= {"OTTLA_FAULT": f"{point}=pause", "OTTLA_FAULT_DIR": str(faults)}
-    script = subprocess.Popen(argv, env=env, start_new_session=True)
+    script = subprocess.Popen(argv, env=env, start_new_session=True, preexec_fn=as_at_a_terminal)
     try:
         while not (faults / f"{point}-pause").exists():
             assert script.poll() is None
