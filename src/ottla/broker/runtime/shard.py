@@ -21,6 +21,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
+from functools import partial
 from itertools import chain
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -113,8 +114,8 @@ class ShardRunner(Generic[S]):
         self._rest: Callable[[], Decision] | None = None
         self._rest_token: int | None = None
         self._is_undecided = False
-        #: Timers that have fired and wait for their turn: what was called for each.
-        self._fired: dict[tuple[str, ...], Callable[[], None]] = {}
+        #: Timers that have fired and wait for their turn, each with a mark of its own.
+        self._fired: dict[tuple[str, ...], object] = {}
         #: The log has been read to its end; what is written from now on is told.
         self._has_read = False
         #: Inputs that wait until the shard is active.
@@ -377,16 +378,16 @@ class ShardRunner(Generic[S]):
             asyncio.get_running_loop().call_soon(self._answer, replies[HERD_ANSWERS_AT_ONCE:])
 
     def _set_timer(self, key: tuple[str, ...], delay_ms: int) -> None:
-        def fired() -> None:
-            self._fired[key] = fired
-            self.tell(lambda now_ms: self._timer(key, fired, now_ms))
-
         self._fired.pop(key, None)
-        self._runtime.timers.set((*self.tp, *key), delay_ms, fired)
+        self._runtime.timers.set((*self.tp, *key), delay_ms, partial(self._timer_fired, key, object()))
 
-    def _timer(self, key: tuple[str, ...], fired: Callable[[], None], now_ms: int) -> Decision:
+    def _timer_fired(self, key: tuple[str, ...], mark: object) -> None:
+        self._fired[key] = mark
+        self.tell(partial(self._timer, key, mark))
+
+    def _timer(self, key: tuple[str, ...], mark: object, now_ms: int) -> Decision:
         """A timer has its turn: nothing, if an input that was there before has set it again, or cancelled it."""
-        if self._fired.get(key) is not fired:
+        if self._fired.get(key) is not mark:
             return NOTHING
         del self._fired[key]
         return self.shard.timer(key, now_ms)

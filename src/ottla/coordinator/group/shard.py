@@ -10,6 +10,7 @@ what all kinds have, offsets and lists, is here. See `kinds`.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Final
 
 from ottla.assign.server import Partitions, ServerAssignor
@@ -100,13 +101,14 @@ class GroupShard:
         self._offsets = OffsetStore()
         self._appending = Appending()
         self._deletion = Deletion(self._offsets, self._appending)
-        self._retention = Retention(config, self._groups, self._offsets, self._appending, topic_id, self._tombstones)
         room = Room(config, topics or NoTopics(), settings or GroupSettings(config), assignors)
         room.downgrade = downgrade_without
         self._classic = ClassicGroups(config, self._groups, self._appending, max_record_bytes)
         self._consumer = ConsumerGroups(room, self._groups, self._appending, make_room)
         self._mixed = MixedGroups(config, self._consumer)
         self._kinds: Final[Mapping[str, Kind]] = {"classic": self._classic, "consumer": self._consumer}
+        tombstones = partial(_tombstones, self._kinds)
+        self._retention = Retention(config, self._groups, self._offsets, self._appending, topic_id, tombstones)
         self._by_record_type = {number: kind for kind in self._kinds.values() for number in kind.record_types}
         self._by_timer = {name: kind for kind in self._kinds.values() for name in kind.timers}
 
@@ -270,10 +272,7 @@ class GroupShard:
         if not group.is_empty:
             return answer(token, DeletableGroupResult(group_id, ErrorCode.NON_EMPTY_GROUP))
         told = GroupFacts(group_id, group.kind, group.generation, (Deleted(),))
-        return self._deletion.begin(token, told, self._tombstones(group))
-
-    def _tombstones(self, group: AnyGroup) -> list[LogRecord]:
-        return self._kinds[group.kind].tombstones(group)
+        return self._deletion.begin(token, told, _tombstones(self._kinds, group))
 
     # -- offsets
 
@@ -397,3 +396,7 @@ class GroupShard:
         """Make a group for offsets that have none: without protocol type and members."""
         if group_id not in self._groups:
             self._groups[group_id] = Group(group_id, state_timestamp_ms=now_ms)
+
+
+def _tombstones(of_kinds: Mapping[str, Kind], group: AnyGroup) -> list[LogRecord]:
+    return of_kinds[group.kind].tombstones(group)
