@@ -114,6 +114,15 @@ def test_s1_a_wrong_source_option_is_named(given: dict[str, str], message: str) 
         source_options(given, streaming=True)
 
 
+@pytest.mark.parametrize("option", ["startingOffsets", "assign"])
+def test_s1_of_a_long_wrong_value_the_error_shows_its_beginning(option: str) -> None:
+    given = {**SERVERS, option: "[" * 100_000} | ({} if option == "assign" else {"subscribe": "a"})
+    with pytest.raises(ConfigError, match=f"{option}: expected JSON") as wrong:
+        source_options(given, streaming=True)
+    assert "[" * 200 in str(wrong.value)
+    assert len(str(wrong.value)) < 400
+
+
 @pytest.mark.parametrize(
     ("option", "value"),
     [

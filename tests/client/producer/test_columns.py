@@ -87,3 +87,9 @@ async def test_a_row_above_max_request_size_is_refused_and_fails_its_transaction
         await producer.send_arrow("t", pa.table({"value": pa.chunked_array([many[:5], many[5:]])}))
         await producer.commit_transaction()
         assert [value for value in broker.kafka.log("t").values() if value] == many
+        await producer.begin_transaction()
+        apart = {"key": pa.array([b"k" * 600, None]), "value": pa.array([None, b"v" * 600])}
+        few = pa.array([[("h", b"x" * 300)], [("h", b"x" * 300)]], pa.map_(pa.string(), pa.binary())).cast(headers.type)
+        for columns in (apart, {"value": pa.array([b"v" * 500, b"w"]), "headers": few}):
+            await producer.send_arrow("t", pa.record_batch(columns))
+        await producer.commit_transaction()

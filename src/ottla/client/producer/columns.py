@@ -62,26 +62,26 @@ def require_sizes(batch: Any, most_bytes: int) -> None:
 
     names = batch.schema.names
     sizes = [size for name in ("key", "value") if name in names and (size := _sizes(batch.column(name))) is not None]
-    plain = pc.add(*sizes) if len(sizes) == 2 else sizes[0] if sizes else None
-    largest = 0 if plain is None else pc.max(plain).as_py() or 0
     headers = batch.column("headers") if "headers" in names else None
     # To pack headers is slow. Names and lengths take up to ten bytes more than in the column.
-    if headers is not None and least + largest + headers.nbytes + 10 * batch.num_rows > most_bytes:
-        of_rows = [0] * batch.num_rows if plain is None else plain.to_pylist()
-        largest = max(map(add, of_rows, map(len, packed_headers(headers) or ())), default=largest)
-    require_size(least + largest, most_bytes)
+    of_headers = 0 if headers is None else headers.nbytes + 10 * batch.num_rows
+    if least + sum(pc.max(size).as_py() or 0 for size in sizes) + of_headers <= most_bytes:
+        return
+    rows: list[int] = [0] * batch.num_rows
+    for size in sizes:
+        rows = [row + (more or 0) for row, more in zip(rows, size.to_pylist(), strict=True)]
+    if headers is not None and least + max(rows, default=0) + of_headers > most_bytes:
+        rows = list(map(add, rows, map(len, packed_headers(headers) or [b""] * len(rows))))
+    require_size(least + max(rows, default=0), most_bytes)
 
 
 def _sizes(column: Any) -> Any:
-    """How many bytes each row has in the column; None if it holds none."""
+    """How many bytes each row has in the column, null for a null; None if it holds none."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from ottla.wire.columns import scalar
-
     try:
-        plain = column.cast(pa.binary()) if pa.types.is_dictionary(column.type) else column
-        return pc.fill_null(pc.binary_length(plain).cast(pa.int64()), scalar(0, pa.int64()))
+        return pc.binary_length(column.cast(pa.binary()) if pa.types.is_dictionary(column.type) else column)
     except pa.ArrowException:
         return None  # who encodes it says what it is
 
