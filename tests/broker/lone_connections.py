@@ -6,14 +6,38 @@ import struct
 
 from ottla.broker.listening import Listener
 from ottla.broker.server import Connection
+from ottla.broker.sockets.transport import Push, SocketSide
 
 
-class LoneTransport(asyncio.Transport):
+class LoneSide(SocketSide):
+    """A socket, written to when the loop says that it takes bytes."""
+
+    def __init__(self, side: socket.socket, more: dict[str, object] | None = None) -> None:
+        super().__init__({"socket": side, "peername": ("127.0.0.1", 1), **(more or {})})
+        side.setblocking(False)
+        self._side = side
+        self._writes_in: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def connected(self) -> socket.socket:
+        """The socket, which does not block."""
+        return self._side
+
+    def watch_writing(self, push: Push | None) -> None:
+        """Call `push` whenever the socket takes bytes, until None is given."""
+        if push is not None:
+            self._writes_in = asyncio.get_running_loop()
+            self._writes_in.add_writer(self._side, push)
+        elif self._writes_in is not None:
+            self._writes_in.remove_writer(self._side)
+            self._writes_in = None
+
+
+class LoneTransport(LoneSide):
     """The loop's side of a connection."""
 
     def __init__(self, side: socket.socket, *, tls: bool = False) -> None:
-        more = {"ssl_object": object()} if tls else {}
-        super().__init__({"socket": side, "peername": ("127.0.0.1", 1), **more})
+        super().__init__(side, {"ssl_object": object()} if tls else None)
         self._reads = True
         self.aborted = False
         self.ended = asyncio.Event()

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import resource
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 import uvloop
@@ -15,15 +14,12 @@ import uvloop
 from ottla.base.clock import ManualClock
 from ottla.base.errors import ConfigError
 from ottla.broker.config import BrokerConfig
-from ottla.broker.connections import Connections, limits_of
-from ottla.broker.listening import Listener
-from ottla.broker.server import Connection
+from ottla.broker.connections import limits_of
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey
 from ottla.wire.frames import encode_request
 from ottla.wire.messages import alter_client_quotas as alter
 from ottla.wire.messages.list_groups import ListGroupsRequest
-from tests.broker.lone_connections import LoneTransport
 from tests.broker.wire_client import WireClient
 
 
@@ -138,34 +134,6 @@ async def test_an_address_that_comes_too_fast_is_closed() -> None:
         unlimited = limited._replace(ops=(alter.OpData("connection_creation_rate", 0.0, True),))
         await first.ask(ApiKey.ALTER_CLIENT_QUOTAS, alter.AlterClientQuotasRequest((unlimited,)))
         assert await _comes_in(broker)
-
-
-@contextmanager
-def _no_more_files() -> Iterator[None]:
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (1, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-
-
-async def test_who_comes_when_no_more_files_can_be_opened_is_closed_and_told(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING)
-    clock = ManualClock()
-    connections = Connections(clock, max_connections=1, max_idle_ms=-1)
-    listener = Listener(lambda frame, session: None, clock, connections, name="PLAINTEXT", max_request_bytes=100)
-    for number in range(3):
-        ours, theirs = socket.socketpair()
-        transport, connection = LoneTransport(ours), Connection(listener)
-        with ours, theirs, _no_more_files():
-            connection.connection_made(transport)
-            assert transport.aborted
-            counts = [connections.is_full]
-            connection.connection_lost(None)
-            counts.append(connections.is_full)
-            assert counts == [True, False], "it counts until it is closed"
-        assert caplog.messages == ["Too many open files: refusing /127.0.0.1"], number
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import ssl
 import struct
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -68,12 +71,15 @@ async def test_what_is_under_way_when_the_client_closes_is_written(
         await some_turns_until(lambda: _written(broker, partitions) == partitions)
 
 
-async def test_what_waits_when_the_client_closes_by_tls_is_written(tmp_path: Path) -> None:
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
+async def test_what_is_on_its_way_when_the_client_closes_without_hearing_answers_is_written(
+    tmp_path: Path, protocol: str
+) -> None:
     make_certificates(tmp_path)
     async with AsyncBroker(settings(tmp_path)) as broker:
         await broker.create_topics("t", partitions=1)
-        host, port = broker.listener("SSL").rsplit(":", 1)
-        tls = ssl.create_default_context(cafile=str(tmp_path / "authority.pem"))
+        host, port = broker.listener(protocol).rsplit(":", 1)
+        tls = None if protocol == "PLAINTEXT" else ssl.create_default_context(cafile=str(tmp_path / "authority.pem"))
         _, writer = await asyncio.open_connection(host, int(port), ssl=tls)
         asked = encode_request(ApiKey.METADATA, 12, 1, "c", MetadataRequest())
         writer.write((_frame() + asked) * 200)
@@ -83,29 +89,61 @@ async def test_what_waits_when_the_client_closes_by_tls_is_written(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("is_closed_here", "fault", "written"),
-    [(False, None, 2 * FRAMES_AT_ONCE), (True, None, FRAMES_AT_ONCE), (False, ConnectionError(), FRAMES_AT_ONCE)],
-    ids=["ended", "closed here", "reset"],
+    ("how", "written"), [("ended", 2 * FRAMES_AT_ONCE), ("closed here", FRAMES_AT_ONCE), ("reset", FRAMES_AT_ONCE)]
 )
-async def test_what_waits_when_tls_ends_without_a_word_is_written(
-    is_closed_here: bool, fault: Exception | None, written: int
-) -> None:
-    """uvloop does not tell of such an end."""
+async def test_what_waits_when_a_connection_ends_is_written_if_its_client_has_ended_it(how: str, written: int) -> None:
     clock, handled = ManualClock(), list[bytes]()
     connections = Connections(clock, max_idle_ms=-1)
     listener = Listener(
         lambda frame, _session: handled.append(bytes(frame)), clock, connections, name="SSL", max_request_bytes=100
     )
-    client = LoneClient(listener, b"\0\0", tls=True)
+    client = LoneClient(listener, b"\0\0")
     client.send_bytes((struct.pack(">i", 2) + b"\0\0") * 2 * FRAMES_AT_ONCE)
     assert len(handled) == FRAMES_AT_ONCE
-    if is_closed_here:
+    if how == "ended":
+        assert client.connection.eof_received()
+    elif how == "closed here":
         client.connection.close()
-    client.connection.connection_lost(fault)
+    client.connection.connection_lost(ConnectionError() if how == "reset" else None)
     for _ in range(10 * FRAMES_AT_ONCE):
         await asyncio.sleep(0)
     assert len(handled) == written
     client.close()
+
+
+@pytest.mark.parametrize("says_goodbye", [True, False])
+async def test_what_a_client_with_tls_has_sent_before_its_end_is_answered(tmp_path: Path, says_goodbye: bool) -> None:
+    """Also where TLS ends without a word (no close_notify)."""
+    make_certificates(tmp_path)
+    async with AsyncBroker(settings(tmp_path)) as broker:
+        host, port = broker.listener("SSL").rsplit(":", 1)
+        tls = ssl.create_default_context(cafile=str(tmp_path / "authority.pem"))
+        asked = encode_request(ApiKey.METADATA, 12, 1, "c", MetadataRequest())
+        loop = asyncio.get_running_loop()
+
+        def ask() -> int:
+            with (
+                socket.create_connection((host, int(port))) as bare,
+                tls.wrap_socket(bare, server_hostname=host) as mine,
+            ):
+                mine.sendall(asked * 200)
+                if says_goodbye:
+                    mine.setblocking(False)
+                    with suppress(ssl.SSLWantReadError):
+                        mine.unwrap()
+                    mine.setblocking(True)
+                else:
+                    with socket.socket(fileno=os.dup(mine.fileno())) as same:
+                        same.shutdown(socket.SHUT_WR)
+                answers = b""
+                with suppress(ssl.SSLZeroReturnError):  # both have said goodbye
+                    while more := mine.recv(65_536):
+                        answers += more
+                return len(answers)
+
+        one = await loop.run_in_executor(None, ask)
+        assert one % 200 == 0
+        assert one > 0
 
 
 async def test_of_more_than_may_wait_nothing_is_begun() -> None:

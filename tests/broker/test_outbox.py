@@ -5,6 +5,7 @@ import socket
 
 from ottla.base.limits import SENT_AT_ONCE_BYTES
 from ottla.broker.outbox import SocketOutbox
+from tests.broker.lone_connections import LoneSide
 
 
 async def test_an_answer_of_one_piece_comes_whole_and_before_the_next_one() -> None:
@@ -13,7 +14,7 @@ async def test_an_answer_of_one_piece_comes_whole_and_before_the_next_one() -> N
     waiting: list[int] = []
     faults: list[Exception] = []
     drained = asyncio.Event()
-    outbox = SocketOutbox(ours.fileno(), drained.set, faults.append, waiting.append)
+    outbox = SocketOutbox(LoneSide(ours), drained.set, faults.append, waiting.append)
     outbox.send((b"",))
     outbox.send((b"first",))
     assert (outbox.busy, waiting) == (False, [])
@@ -45,7 +46,7 @@ async def test_a_peer_that_takes_everything_gets_so_much_in_a_turn() -> None:
     waiting: list[int] = []
     faults: list[Exception] = []
     drained = asyncio.Event()
-    outbox = SocketOutbox(ours.fileno(), drained.set, faults.append, waiting.append)
+    outbox = SocketOutbox(LoneSide(ours), drained.set, faults.append, waiting.append)
     piece, once_bytes = bytes(120), 512 * 120
     pieces = [piece] * (3 * SENT_AT_ONCE_BYTES // len(piece))
     outbox.send(pieces)

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ottla.base.clock import ManualClock
-from ottla.broker.tls_alerts import UNEXPECTED_MESSAGE
+from ottla.broker.sockets.tls import UNEXPECTED_MESSAGE
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.errors import ErrorCode

@@ -137,8 +137,10 @@ ROW_MS: Final = 2
 #: When the requests of all connections have taken so long in one turn, the others wait for the next one.
 REQUESTS_TURN_MS: Final = 5
 
-#: Connections that end in one turn of the loop because their clients are gone: each takes some 15 microseconds.
-ENDINGS_AT_ONCE: Final = 200
+#: Sockets that one turn of a broker's event loop looks at: receiving a small request, or an end, takes some 10
+#: microseconds. And new connections that it takes: each takes some 40.
+POLLED_AT_ONCE: Final = 256
+ACCEPTED_AT_ONCE: Final = 64
 
 #: Bytes of a log between two entries of its offset index, whatever `index.interval.bytes` says: a reader that looks for
 #: an offset goes from header to header in between, and a fetch of many partitions does so for each.
@@ -340,6 +342,8 @@ TLS_HANDSHAKE_MS: Final = 30_000
 #: Handshakes that begin in one turn of a broker's event loop: each signs, which takes 0.1 ms with a key of an elliptic
 #: curve and 1 ms with an RSA key of 2048 bits.
 HANDSHAKES_AT_ONCE: Final = 4
+#: What a step of a handshake counts of the bytes of a turn (RECEIVED_TURN_BYTES): it takes a tenth of a millisecond.
+HANDSHAKE_STEP_BYTES: Final = 262_144
 #: Partitions of one fetch session, and of all of them: some 500 bytes each, 125 MB. A broker is meant for 10,000
 #: partitions; a client beyond it names them in each fetch. As many in all fetches of more than 200 partitions that
 #: wait for records: some 800 bytes each, 200 MB. Beyond it such a fetch is answered at once.

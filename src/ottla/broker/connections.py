@@ -4,6 +4,7 @@ import asyncio
 import logging
 import socket
 from collections import deque
+from contextlib import suppress
 from typing import Final, Protocol
 
 from ottla.base.clock import Clock
@@ -18,9 +19,7 @@ from ottla.base.limits import (
     RECEIVED_TURN_BYTES,
 )
 from ottla.broker.config import BrokerConfig
-from ottla.broker.endings import Endings
 from ottla.broker.frame_memory import FrameMemory
-from ottla.broker.inflow import Inflow
 from ottla.broker.last_frames import LastFrames
 from ottla.broker.quiet import Quiet
 from ottla.broker.quotas.connections import (
@@ -33,6 +32,7 @@ from ottla.broker.quotas.connections import (
 )
 from ottla.broker.quotas.rates import Windows
 from ottla.broker.session import Session
+from ottla.broker.sockets.poller import Poller
 from ottla.broker.turn import Turn
 from ottla.broker.unread import UnreadAnswers
 
@@ -95,10 +95,9 @@ class Connections:
         self.unread = UnreadAnswers(MAX_UNREAD_BYTES)
         #: Of the requests of all of them.
         self.turn = Turn()
-        #: Of what all of them receive.
-        self.inflow = Inflow(max_turn_bytes)
+        self._max_turn_bytes = max_turn_bytes
+        self._poller: Poller | None = None
         self.last_frames = LastFrames(MAX_LAST_BYTES, self.turn, clock)
-        self.endings = Endings()
         self._clock = clock
         self.limits = ConnectionLimits(limits or Limits(max_connections))
         self._max_idle_ms = max_idle_ms
@@ -112,6 +111,13 @@ class Connections:
         self._to_free: deque[object] = deque()
         #: When one that is closed was active last.
         self._active_ms = clock.monotonic_ms()
+
+    def poller(self) -> Poller | None:
+        """What looks at the sockets of all listeners; None where the loop has none, as in a simulated network."""
+        if self._poller is None:
+            with suppress(RuntimeError):
+                self._poller = Poller(asyncio.get_running_loop(), self._max_turn_bytes)
+        return self._poller
 
     def opened(self, connection: Managed) -> Admission:
         """Take a new connection. Whoever calls serves it, or closes it if it is refused, after the delay."""
@@ -193,6 +199,9 @@ class Connections:
         while self._open:
             self._one_has_gone.clear()
             await self._one_has_gone.wait()
+        if self._poller is not None:
+            self._poller.close()
+            self._poller = None
 
     @property
     def active_ms(self) -> int:

@@ -1,10 +1,10 @@
 """What a connection sends: bytes, and slices of files that the kernel copies to the socket.
 
 Three ways to send: `SocketOutbox` where there is a socket, `TlsOutbox` where what is sent is encrypted, and
-`TransportOutbox` where there is no socket (in the simulator).
+`TransportOutbox` where the transport has no socket that may be written to (in the simulator).
 
-The event loop's transport cannot send files (uvloop has no sendfile, asyncio's needs a task). So a connection writes to
-a duplicate of its socket: at once while the socket takes bytes, and later when the loop says that it takes bytes again.
+A transport cannot send files. So a connection writes to the socket itself: at once while the socket takes bytes, and
+later when the poller says that it takes bytes again.
 """
 
 import asyncio
@@ -16,6 +16,8 @@ from typing import Final, Protocol, TypeAlias
 
 from ottla.base.errors import StorageError
 from ottla.base.limits import SENT_AT_ONCE_BYTES, TLS_BYTES_AT_ONCE
+from ottla.broker.sockets.tls import RECORD_BYTES, TlsTransport
+from ottla.broker.sockets.transport import SocketSide
 from ottla.log.storage import Slice
 
 Piece: TypeAlias = bytes | memoryview | Slice
@@ -62,12 +64,11 @@ def make_outbox(
 ) -> Outbox:
     """What sends over this connection. `drained` is called when a send that had to wait is complete, `lost` when one
     fails; `unread` when one has to wait, with the bytes that it has in memory, and with 0 when it waits no more."""
-    if transport.get_extra_info("ssl_object") is not None:
-        return TlsOutbox(transport, drained, lost, unread)
-    connected = transport.get_extra_info("socket")
-    if connected is None:
+    if not isinstance(transport, SocketSide):
         return TransportOutbox(transport, drained, lost)
-    return SocketOutbox(connected.fileno(), drained, lost, unread)
+    if isinstance(transport, TlsTransport):
+        return TlsOutbox(transport, drained, lost, unread)
+    return SocketOutbox(transport, drained, lost, unread)
 
 
 class TransportOutbox:
@@ -102,118 +103,24 @@ class TransportOutbox:
             self._drained()
 
 
-class TlsOutbox:
-    """Sends through a transport with TLS, a piece in each turn of the loop, and only while the transport takes more.
-
-    The kernel cannot send a file here, for what is sent has to be encrypted: its slices are read, piece by piece.
-    """
-
-    def __init__(
-        self,
-        transport: asyncio.Transport,
-        drained: Callable[[], None],
-        lost: Callable[[Exception], None],
-        unread: Callable[[int], None],
-    ) -> None:
-        self._transport = transport
-        self._drained = drained
-        self._lost = lost
-        self._unread = unread
-        self._queue: deque[Piece] = deque()
-        self._is_paused = False
-        self.progress = 0
-        self._next: asyncio.Handle | None = None
-
-    @property
-    def busy(self) -> bool:
-        """Whether something waits here, or the transport has enough."""
-        return self._is_paused or bool(self._queue)
-
-    def send(self, pieces: Sequence[Piece]) -> None:
-        """Send `pieces` in order, after what is still waiting."""
-        self._queue.extend(pieces)
-        if not self._is_paused and self._next is None:
-            self._push()
-
-    def close(self) -> None:
-        """Forget what was not sent."""
-        self._queue.clear()
-        self._is_paused = False
-        self._unread(0)
-        if self._next is not None:
-            self._next.cancel()
-            self._next = None
-
-    def pause(self) -> None:
-        """The transport takes no more for now."""
-        self._is_paused = True
-        self._unread(_in_memory(self._queue))
-
-    def resume(self) -> None:
-        """The transport takes more."""
-        if self._is_paused:
-            self._is_paused = False
-            self.progress += 1
-            self._unread(0)
-            if self._next is None:
-                self._turn()
-
-    def _turn(self) -> None:
-        self._next = None
-        self._push()
-        if not self.busy:
-            self._drained()
-
-    def _push(self) -> None:
-        left_bytes = TLS_BYTES_AT_ONCE
-        gathered: list[bytes | memoryview] = []
-        try:
-            while self._queue and left_bytes > 0:
-                piece = self._cut(left_bytes)
-                gathered.append(piece)
-                left_bytes -= len(piece)
-        except (OSError, StorageError) as fault:
-            self._queue.clear()
-            self._lost(fault)
-            return
-        if gathered:
-            self._transport.write(gathered[0] if len(gathered) == 1 else b"".join(gathered))
-        if self._queue and not self._is_paused:
-            self._next = asyncio.get_running_loop().call_soon(self._turn)
-
-    def _cut(self, at_most_bytes: int) -> bytes | memoryview:
-        """The next bytes; what is left of their piece stays in front."""
-        piece = self._queue.popleft()
-        if isinstance(piece, Slice):
-            file, position, left = piece
-            if left > at_most_bytes:
-                self._queue.appendleft(Slice(file, position + at_most_bytes, left - at_most_bytes))
-                piece = Slice(file, position, at_most_bytes)
-            return _whole(piece)
-        if len(piece) > at_most_bytes:
-            self._queue.appendleft(memoryview(piece)[at_most_bytes:])
-            return memoryview(piece)[:at_most_bytes]
-        return piece
-
-
 class SocketOutbox:
-    """Sends over the connection's own socket."""
+    """Sends over the connection's socket."""
 
     def __init__(
         self,
-        descriptor: int,
+        side: SocketSide,
         drained: Callable[[], None],
         lost: Callable[[Exception], None],
         unread: Callable[[int], None],
     ) -> None:
-        self._socket = socket.socket(fileno=os.dup(descriptor))
-        self._socket.setblocking(False)
-        self._loop = asyncio.get_running_loop()
+        self._side, self._socket = side, side.connected
         self._drained = drained
         self._lost = lost
         self._unread = unread
         self._queue: deque[Piece] = deque()
         self._waiting = False
+        #: Whether the other end takes nothing any more: TLS cannot go on behind a failure.
+        self._has_failed = False
         self.progress = 0
 
     @property
@@ -222,7 +129,9 @@ class SocketOutbox:
         return bool(self._queue)
 
     def send(self, pieces: Sequence[Piece]) -> None:
-        """Send `pieces` in order, after what is still waiting."""
+        """Send `pieces` in order, after what is still waiting. Behind a failure nothing is sent."""
+        if self._has_failed:
+            return
         if not self._queue and len(pieces) == 1:
             pieces = self._sent_alone(pieces[0])
         self._queue.extend(pieces)
@@ -233,6 +142,8 @@ class SocketOutbox:
         """Nearly every answer is one piece, and the socket takes it. What is left to send of it."""
         if isinstance(piece, Slice):
             return (piece,)
+        if not piece:
+            return ()
         try:
             sent = self._socket.send(piece)
         except (BlockingIOError, InterruptedError):
@@ -246,7 +157,6 @@ class SocketOutbox:
         """Forget what was not sent."""
         self._queue.clear()
         self._wait(False)
-        self._socket.close()
 
     def pause(self) -> None:
         """Nothing is written through the transport."""
@@ -254,7 +164,8 @@ class SocketOutbox:
     def resume(self) -> None:
         """Nothing is written through the transport."""
 
-    def _push(self) -> None:
+    def _push(self) -> int:
+        """Send what may be sent in one turn; how many bytes that were."""
         queue, left_bytes = self._queue, SENT_AT_ONCE_BYTES
         try:
             while queue and left_bytes > 0:
@@ -266,6 +177,7 @@ class SocketOutbox:
             self._fail(fault)
         else:
             self._wait(bool(queue))  # for a turn of the others
+        return SENT_AT_ONCE_BYTES - left_bytes
 
     def _send_bytes(self) -> int:
         queue = self._queue
@@ -298,30 +210,99 @@ class SocketOutbox:
             self._queue.popleft()
         return sent
 
-    def _ready(self) -> None:
+    def _ready(self) -> int:
         self.progress += 1
-        self._push()
-        if not self._queue:
+        sent_bytes = self._push()
+        if not self.busy:
             self._drained()
+        return sent_bytes
 
     def _wait(self, wanted: bool) -> None:
         if wanted is not self._waiting:
             self._waiting = wanted
-            self._unread(_in_memory(self._queue) if wanted else 0)
-            if wanted:
-                self._loop.add_writer(self._socket.fileno(), self._ready)
-            else:
-                self._loop.remove_writer(self._socket.fileno())
+            self._unread(self._unread_bytes() if wanted else 0)
+            self._side.watch_writing(self._ready if wanted else None)
 
-    def _fail(self, fault: OSError) -> None:
+    def _unread_bytes(self) -> int:
+        return sum(len(piece) for piece in self._queue if not isinstance(piece, Slice))
+
+    def _fail(self, fault: Exception) -> None:
+        self._has_failed = True
         self._queue.clear()
         self._wait(False)
         self._lost(fault)
 
 
-def _in_memory(pieces: Sequence[Piece]) -> int:
-    """The bytes of what is not in a file."""
-    return sum(len(piece) for piece in pieces if not isinstance(piece, Slice))
+class TlsOutbox(SocketOutbox):
+    """Sends over a socket with TLS.
+
+    The kernel cannot send a file here, for what is sent has to be encrypted: its slices are read, piece by piece.
+    """
+
+    def __init__(
+        self,
+        side: TlsTransport,
+        drained: Callable[[], None],
+        lost: Callable[[Exception], None],
+        unread: Callable[[int], None],
+    ) -> None:
+        super().__init__(side, drained, lost, unread)
+        self._tls = side
+
+    @property
+    def busy(self) -> bool:
+        """Whether the socket has not taken everything yet."""
+        return bool(self._queue) or (self._tls.unsent_bytes > 0 and not self._has_failed)
+
+    def send(self, pieces: Sequence[Piece]) -> None:
+        """Send `pieces` in order, after what is still waiting. Behind a failure nothing is sent."""
+        if not self._has_failed:
+            self._queue.extend(pieces)
+            if not self._waiting:
+                self._push()
+
+    def _push(self) -> int:
+        left_bytes, queue = TLS_BYTES_AT_ONCE, self._queue
+        try:
+            self._tls.flush()
+            while queue and left_bytes > 0 and not self._tls.unsent_bytes:
+                piece = self._next(left_bytes)
+                taken_bytes = self._tls.send(piece)
+                if taken_bytes < len(piece):
+                    queue.appendleft(memoryview(piece)[taken_bytes:])
+                left_bytes -= taken_bytes
+        except (OSError, StorageError) as fault:
+            self._fail(fault)
+        else:
+            self._wait(self.busy)  # for the client, or for a turn of the others
+        return TLS_BYTES_AT_ONCE - left_bytes
+
+    def _next(self, at_most_bytes: int) -> bytes | memoryview:
+        """What comes next; small pieces are joined, for each that is encrypted alone becomes a record of its own."""
+        first = self._taken(at_most_bytes)
+        if len(first) >= RECORD_BYTES or not self._queue:
+            return first
+        parts, left_bytes = [first], at_most_bytes - len(first)
+        while self._queue and left_bytes > 0:
+            parts.append(self._taken(left_bytes))
+            left_bytes -= len(parts[-1])
+        return b"".join(parts)
+
+    def _taken(self, at_most_bytes: int) -> bytes | memoryview:
+        """So much of the first piece."""
+        piece = self._queue.popleft()
+        if isinstance(piece, Slice):
+            file, position, left = piece
+            if left > at_most_bytes:
+                self._queue.appendleft(Slice(file, position + at_most_bytes, left - at_most_bytes))
+            return _whole(Slice(file, position, min(left, at_most_bytes)))
+        if len(piece) > at_most_bytes:
+            self._queue.appendleft(memoryview(piece)[at_most_bytes:])
+            return memoryview(piece)[:at_most_bytes]
+        return piece
+
+    def _unread_bytes(self) -> int:
+        return super()._unread_bytes() + self._tls.unsent_bytes
 
 
 def sendable(piece: Slice, at_least_bytes: int) -> Piece:

@@ -157,6 +157,7 @@ async def _serve(config: BrokerConfig, make_app: MakeApp | None, first_users: Ma
     from ottla.broker.app import BrokerApp
     from ottla.broker.garbage import keep_out_of_the_way
 
+    await asyncio.sleep(0)  # Ctrl-C while these were imported ends it here
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

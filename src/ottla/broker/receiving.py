@@ -8,8 +8,7 @@ once, and larger than what a connection begins with, take memory that all connec
 read while there is none (`frame_memory`). The buffer stays as large as it was, as far as all together keep not too much
 (`connections`). A frame of megabytes is not received before those ahead of it are answered, and its memory stays
 counted until nobody uses it any more: it may wait for a thread. Of a client that has not said yet who it is one frame
-is taken at a time: until that is answered nothing more is read, and its memory stays counted. What all connections
-receive in one turn of the loop is bounded (`inflow`).
+is taken at a time: until that is answered nothing more is read, and its memory stays counted.
 """
 
 import asyncio
@@ -21,7 +20,6 @@ from ottla.base.clock import Clock
 from ottla.base.limits import (
     IDLE_BUFFER_BYTES,
     LARGE_FRAME_BYTES,
-    RECEIVED_PIECE_BYTES,
     SLOW_FRAME_MS,
     STALLED_FRAME_MS,
 )
@@ -53,16 +51,13 @@ class Receiver:
         "_frames",
         "_had_frame",
         "_held_bytes",
-        "_inflow",
         "_is_reading",
         "_kept",
         "_memory",
         "_transport",
         "_turn",
         "_waits_for_memory",
-        "_waits_for_turn_since_ms",
         "active_ms",
-        "has_tls",
         "has_whole_frame",
         "is_admitted",
         "is_held",
@@ -73,7 +68,7 @@ class Receiver:
     def __init__(self, connections: Connections, clock: Clock, first_bytes: int, *, is_guarded: bool) -> None:
         """A frame has at most `first_bytes` until it is known who the client is, if that `is_guarded`."""
         self._connections, self._clock = connections, clock
-        self._turn, self._inflow = connections.turn, connections.inflow
+        self._turn = connections.turn
         self._memory = connections.strangers_memory if is_guarded else connections.memory
         self._frames = FrameBuffer(first_bytes, one_by_one=is_guarded)
         self._kept = KeptBuffer(self._frames, connections)
@@ -91,20 +86,16 @@ class Receiver:
         self.waits_for_answers = False
         #: A stranger's frame, or one that has to wait for the next turn, is whole, has its memory, and nothing is read.
         self.has_whole_frame = False
-        #: Since when it waits for a turn in which it may receive more; None when it does not.
-        self._waits_for_turn_since_ms: int | None = None
         #: It is not its turn to be served yet, or it is refused and will be closed.
         self.is_held = False
         #: Whether the client may stay for longer than it takes to say who it is.
         self.is_admitted = not is_guarded
         self._is_reading = True
-        self.has_tls = False
         self._transport: asyncio.Transport | None = None
 
     def begin(self, transport: asyncio.Transport) -> None:
         """The connection is made."""
         self._transport = transport
-        self.has_tls = transport.get_extra_info("ssl_object") is not None
 
     def lost(self) -> None:
         """The connection is lost."""
@@ -112,7 +103,6 @@ class Receiver:
         self.waits_for_answers = False
         self.waiting.forget()
         self._memory.forget(self)
-        self._inflow.forget(self)
         if self._held_bytes > LARGE_FRAME_BYTES:
             self._connections.let_go(self._frames)
         self._give_memory_back()
@@ -129,11 +119,9 @@ class Receiver:
         return not self._had_frame and self._frames.begun.startswith(_TLS_HELLO)
 
     def get_buffer(self, size_hint: int = -1) -> memoryview:
-        """Room for more bytes; where the turn's bytes are received, for a small request."""
+        """Room for more bytes."""
         room = self._frames.get_buffer(size_hint)
         self._kept.grown()
-        if self._inflow.is_over and not self.has_tls and not self._inflow.has_turn(self):
-            return room[:RECEIVED_PIECE_BYTES]
         return room
 
     def take(self, nbytes: int, connection: Answering) -> bool:
@@ -141,8 +129,6 @@ class Receiver:
         sense."""
         frames = self._frames.commit(nbytes)
         self._kept.count()
-        if nbytes >= RECEIVED_PIECE_BYTES:
-            self._count(nbytes)
         if frames:
             self._frame_since_ms = None
             self._had_frame = True
@@ -160,11 +146,9 @@ class Receiver:
             self._begin_frame(begun_bytes, connection)
         return bool(frames)
 
-    def drop(self, nbytes: int) -> None:
-        """So many more bytes are here, and nobody wants them."""
+    def drop(self) -> None:
+        """More bytes are here, and nobody wants them."""
         self._kept.count()
-        if nbytes >= RECEIVED_PIECE_BYTES:
-            self._count(nbytes)
 
     def release(self) -> None:
         """The frame that had kept its memory is carried out; what is behind it may be taken."""
@@ -187,30 +171,6 @@ class Receiver:
         """The time for its frame begins now."""
         self._frame_since_ms = self.active_ms = self._clock.monotonic_ms()
         self.regulate()
-
-    def _count(self, nbytes: int) -> None:
-        """Count these bytes in the turn. When it has had all of its bytes, whoever receives so many waits.
-
-        Not with TLS: the transport has received everything already, and at the client's end it drops what is not read.
-        """
-        if self._inflow.has_to_wait(self, nbytes) and not self.has_tls:
-            self._waits_for_turn_since_ms = self.active_ms
-            self._inflow.wait(self)
-            self.regulate()
-
-    def receive_more(self) -> int:
-        """Its turn to receive has come. For how many bytes it has room; 0 if it is not read all the same."""
-        since_ms, self._waits_for_turn_since_ms = self._waits_for_turn_since_ms, None
-        now_ms = self._clock.monotonic_ms()
-        if self._frame_since_ms is not None and since_ms is not None:
-            self._frame_since_ms += now_ms - since_ms  # that time was not the client's
-        self.active_ms = now_ms
-        self.regulate()
-        if not self._is_reading:
-            return 0
-        room_bytes = len(self._frames.get_buffer())
-        self._kept.grown()
-        return room_bytes
 
     def _begin_frame(self, begun_bytes: int, connection: Answering) -> None:
         """A frame has begun. One that is too large for the buffer that each connection begins with needs memory."""
@@ -255,16 +215,10 @@ class Receiver:
         self.is_held = True
         self.regulate()
 
-    def hold_still(self) -> None:
-        """Stop reading once more: uvloop and asyncio of 3.11.2 begin behind `connection_made`, paused or not."""
-        if self.is_held and self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
-            self._transport.pause_reading()
-
     def regulate(self) -> None:
         """Read the socket, unless too much waits here or there is no memory for what comes."""
         stops = self.waiting.are_too_many() or self.has_whole_frame or self.is_held
-        stops = stops or self._waits_for_memory or self.waits_for_answers or self._waits_for_turn_since_ms is not None
+        stops = stops or self._waits_for_memory or self.waits_for_answers
         if stops is self._is_reading and self._transport is not None and not self._transport.is_closing():
             self._is_reading = not stops
             if stops:
@@ -275,7 +229,7 @@ class Receiver:
     @property
     def waits_for_others(self) -> bool:
         """Whether it is not read because of what other connections receive: its client does nothing wrong."""
-        return self._waits_for_memory or self._waits_for_turn_since_ms is not None
+        return self._waits_for_memory
 
     def is_in_the_way(self, now_ms: int) -> str:
         """Why it must not keep the memory of its frame any longer: others wait for it. Empty if it may."""

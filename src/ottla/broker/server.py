@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
+from ssl import SSLEOFError
 from typing import Any, Protocol, cast
 
 from ottla.base.clock import Clock
@@ -23,7 +24,7 @@ from ottla.broker.outbox import Outbox, make_outbox
 from ottla.broker.quotas.connections import Admission
 from ottla.broker.receiving import Receiver
 from ottla.broker.session import Session
-from ottla.broker.tls_alerts import UNEXPECTED_MESSAGE
+from ottla.broker.sockets.tls import UNEXPECTED_MESSAGE
 
 _log = logging.getLogger(__name__)
 
@@ -67,8 +68,6 @@ class Connection(asyncio.BufferedProtocol):
         #: Nothing more will come: it closes when the frames that wait are carried out.
         self._is_at_end = False
         self._has_ended = False
-        #: It was closed here, and not by its client.
-        self._is_closed = False
         #: What the outbox had told of its progress when that was last asked.
         self._progress = 0
 
@@ -82,12 +81,7 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(peer, tuple):
             self.session.client_host = f"/{peer[0]}"
         admission = self._admission or self._listener.connections.opened(self)
-        try:
-            self._outbox = make_outbox(self._transport, self._work, self._lost, self._unread)
-        except OSError as fault:  # there are no more files
-            self._listener.connections.tell_refused(fault.strerror or str(fault), self.session.client_host)
-            self.close()
-            return
+        self._outbox = make_outbox(self._transport, self._work, self._lost, self._unread)
         if self._listener.connections.is_closing or not self._listener.identify(self, transport):
             self.close()
         elif admission.delay_ms and self._admission is None:
@@ -102,9 +96,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _wait(self, admission: Admission) -> None:
         self._receiver.hold()
-        loop = asyncio.get_running_loop()
-        loop.call_soon(self._receiver.hold_still)
-        loop.call_later(admission.delay_ms / 1000, self._waited, bool(admission.refused))
+        asyncio.get_running_loop().call_later(admission.delay_ms / 1000, self._waited, bool(admission.refused))
 
     def _waited(self, is_refused: bool) -> None:
         self._receiver.is_held = False
@@ -117,8 +109,6 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = None
         self._listener.connections.closed(self)
         self.session.is_gone = True
-        # uvloop's TLS does not tell of an end without a close_notify.
-        self._has_ended = self._has_ended or (self._receiver.has_tls and exc is None and not self._is_closed)
         self._leave_the_last()
         self._receiver.lost()
         if self._outbox is not None:
@@ -150,7 +140,7 @@ class Connection(asyncio.BufferedProtocol):
         receiver = self._receiver
         receiver.active_ms = now_ms = self._listener.clock.monotonic_ms()
         if isinstance(self._later, Last):
-            receiver.drop(nbytes)
+            receiver.drop()
             return
         try:
             is_whole = receiver.take(nbytes, self)
@@ -204,19 +194,10 @@ class Connection(asyncio.BufferedProtocol):
             self._outbox.resume()
 
     def eof_received(self) -> bool:
-        """Whether to stay: what has come before the end is carried out, and answered if that is heard.
-
-        With TLS there is no staying: Python's transport ends both ways. (`last_frames` has what a producer sent last.)
-        """
+        """Whether to stay: what has come before the end is carried out, and answered if that is heard."""
         self._has_ended = True
-        has_tls = self._receiver.has_tls
-        self._is_at_end = (self._is_at_end or bool(self._waiting)) and not has_tls  # uvloop tells of it again
-        return self._is_at_end or not (has_tls or self._listener.connections.endings.may_end(self))
-
-    def end(self) -> None:
-        """Its turn to end has come: its client is gone."""
-        if self._transport is not None:
-            self._transport.close()
+        self._is_at_end = bool(self._waiting)
+        return self._is_at_end
 
     @property
     def is_made(self) -> bool:
@@ -225,7 +206,6 @@ class Connection(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Close now; what was not sent yet is dropped."""
-        self._is_closed = True
         if self._transport is not None:
             self._transport.abort()
 
@@ -364,8 +344,12 @@ class Connection(asyncio.BufferedProtocol):
             self._listener.connections.unread.taken(self)
 
     def _lost(self, fault: Exception) -> None:
-        _log.info("the connection of %s is lost: %s", self.session.client_host, fault)
-        self.close()
+        """An answer cannot be sent. A client that is gone may have sent more before: that is received first."""
+        if isinstance(fault, ConnectionError | SSLEOFError):
+            self._has_ended = True
+        else:
+            _log.info("the connection of %s is lost: %s", self.session.client_host, fault)
+            self.close()
 
     def _refuse(self, fault: CorruptDataError) -> None:
         begins_tls = self._receiver.begins_with_tls

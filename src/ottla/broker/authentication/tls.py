@@ -20,7 +20,6 @@ from ottla.broker.authentication.names import distinguished_name
 from ottla.broker.config import BrokerConfig
 from ottla.broker.listeners import Listener
 from ottla.broker.session import ANONYMOUS
-from ottla.broker.tls_alerts import AlertingContext
 
 _log = logging.getLogger(__name__)
 
@@ -164,7 +163,7 @@ def _suites(listener: str, given: tuple[str, ...], versions: tuple[str, ...]) ->
 
 def make_context(keys: TlsKeys) -> ssl.SSLContext:
     """The context of a listener. Raises ConfigError for a file that cannot be read, or does not hold what it should."""
-    context = AlertingContext(ssl.PROTOCOL_TLS_SERVER)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.minimum_version = min(VERSIONS[each] for each in keys.versions)
     context.maximum_version = max(VERSIONS[each] for each in keys.versions)
