@@ -23,6 +23,11 @@ _log: Final = logging.getLogger(__name__)
 _PRODUCE: Final = int(ApiKey.PRODUCE).to_bytes(2, "big")
 
 
+def is_produce(frame: Frame) -> bool:
+    """Whether this is a request to write records: a client may have sent it and gone, with acks=0."""
+    return bytes(frame[:2]) == _PRODUCE
+
+
 class LastFrames:
     """Those of all connections that are gone."""
 
@@ -44,7 +49,7 @@ class LastFrames:
             if under_way is not None:
                 under_way.future.cancel()
             return True
-        rest = [frame for frame in frames if bytes(frame[:2]) == _PRODUCE]
+        rest = [frame for frame in frames if is_produce(frame)]
         size_bytes = sum(map(len, rest))
         has_room = self._held_bytes + size_bytes <= self._limit_bytes
         if not has_room:

@@ -20,6 +20,7 @@ from ottla.base.errors import CorruptDataError, OttlaError
 from ottla.base.limits import AUTHENTICATION_MS, FRAME_BYTES_AT_ONCE, FRAMES_AT_ONCE, ROW_MS
 from ottla.broker.answers import Answer, Dispatch, Encoded, Frame, Last, Later, Throttled, forget
 from ottla.broker.connections import IDLE, Connections
+from ottla.broker.last_frames import is_produce
 from ottla.broker.outbox import Outbox, make_outbox
 from ottla.broker.quotas.connections import Admission
 from ottla.broker.receiving import Receiver
@@ -68,6 +69,8 @@ class Connection(asyncio.BufferedProtocol):
         #: Nothing more will come: it closes when the frames that wait are carried out.
         self._is_at_end = False
         self._has_ended = False
+        #: Its client is gone, and nobody hears the answers: only what it produced is carried out, as in `last_frames`.
+        self._is_unheard = False
         #: What the outbox had told of its progress when that was last asked.
         self._progress = 0
 
@@ -252,6 +255,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _carry_out(self, frame: Frame) -> bool:
         """Whether it is understood. If not, the connection is closed."""
+        if self._is_unheard and not is_produce(frame):
+            return True  # a fetch or a join may wait for as long as the client liked
         try:
             answer = self._dispatch(frame, self.session)
         except CorruptDataError as fault:
@@ -346,7 +351,7 @@ class Connection(asyncio.BufferedProtocol):
     def _lost(self, fault: Exception) -> None:
         """An answer cannot be sent. A client that is gone may have sent more before: that is received first."""
         if isinstance(fault, ConnectionError | SSLEOFError):
-            self._has_ended = True
+            self._has_ended = self._is_unheard = True
         else:
             _log.info("the connection of %s is lost: %s", self.session.client_host, fault)
             self.close()
