@@ -66,7 +66,7 @@ class Connection(asyncio.BufferedProtocol):
         self._since_ms = self._receiver.active_ms
         #: Whether it may stay, where that was asked before the handshake.
         self._admission: Admission | None = None
-        #: Nothing more will come: it closes when the frames that wait are carried out.
+        #: Nothing more will come: it closes when the frames that wait are carried out, and their answers taken.
         self._is_at_end = False
         self._has_ended = False
         #: Its client is gone, and nobody hears the answers: only what it produced is carried out, as in `last_frames`.
@@ -199,7 +199,7 @@ class Connection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         """Whether to stay: what has come before the end is carried out, and answered if that is heard."""
         self._has_ended = True
-        self._is_at_end = bool(self._waiting)
+        self._is_at_end = bool(self._waiting) or (self._outbox is not None and self._outbox.busy)
         return self._is_at_end
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
 from collections.abc import Callable
@@ -96,6 +97,11 @@ class Peer:
             while more := self.socket.recv(65_536):
                 heard += more
         return heard
+
+    def end(self) -> None:
+        """Say that nothing more will be sent. TLS ends without a word (no close_notify)."""
+        with socket.socket(fileno=os.dup(self.socket.fileno())) as same:
+            same.shutdown(socket.SHUT_WR)
 
 
 class World:

@@ -1,15 +1,18 @@
-"""Clients that are gone before they have heard their answers: what they sent is received, and nothing waits for them."""
+"""Clients that are gone before they have heard their answers: what becomes of what they sent."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
 import struct
 from collections.abc import AsyncIterator
 
 import pytest
 
 from ottla.broker.answers import Frame, Later
+from ottla.broker.server import Connection
 from ottla.broker.session import Session
+from ottla.broker.sockets.transport import SocketTransport
 from ottla.wire.apis import ApiKey
 from tests.broker.sockets.ends import TlsPair, World
 
@@ -43,10 +46,46 @@ async def test_behind_an_answer_that_nobody_hears_what_was_produced_is_written_a
             return Later(asyncio.get_running_loop().create_future(), lambda content: content)
         return None if handled[-1] is ApiKey.PRODUCE else b"!"
 
-    world.listener.dispatch = dispatch  # type: ignore[assignment]
+    world.listener.dispatch = dispatch
     (peer,) = world.come(1, _request(ApiKey.METADATA) * 3 + (_request(ApiKey.PRODUCE) + _request(ApiKey.FETCH)) * 30)
     peer.socket.close()
     await world.until(lambda: peer.connection.is_lost, 100)
     assert handled.count(ApiKey.PRODUCE) == 30
     assert ApiKey.FETCH not in handled
     assert not world.connections._open
+
+
+async def test_an_answer_that_is_being_sent_when_its_client_says_that_it_sends_no_more_is_sent_whole(
+    world: World,
+) -> None:
+    answer = bytes(range(256)) * 20_000
+    world.listener.dispatch = lambda frame, session: answer
+    (peer,) = world.come(1, _request(ApiKey.METADATA))
+    await world.until(lambda: peer.connection.is_answering)
+    peer.end()
+    for _ in range(3):
+        await world.turn()
+    heard = b""
+
+    def has_heard_all() -> bool:
+        nonlocal heard
+        heard += peer.answers()
+        return peer.connection.is_lost
+
+    await world.until(has_heard_all)
+    assert heard + peer.answers() == answer
+
+
+async def test_a_connection_that_the_system_does_not_watch_is_closed(world: World) -> None:
+    """It would count in `max.connections` for ever, and a stop would wait for it."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    connection = Connection(world.listener)
+    world.poller._epoll.register(ours.fileno(), 0)  # so it fails when it is registered
+    SocketTransport(world.poller, ours, ("127.0.0.1", 1)).begin(connection)
+    assert len(world.connections._open) == 1
+    await world.turn()
+    await world.turn()
+    assert not world.connections._open
+    assert theirs.recv(1) == b""
+    theirs.close()

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
-import ssl
 import struct
 from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
 from itertools import pairwise
 from weakref import ref
 
@@ -27,7 +25,7 @@ from ottla.broker.server import Connection
 from ottla.broker.sockets.poller import READ, WRITE
 from ottla.broker.sockets.tls import RECORD_BYTES
 from ottla.broker.sockets.transport import SocketTransport
-from tests.broker.sockets.ends import Peer, TlsPair, World
+from tests.broker.sockets.ends import TlsPair, World
 
 _SIZE = 55_000
 _BIG = struct.pack(">i", _SIZE) + bytes(_SIZE)
@@ -259,7 +257,7 @@ async def test_an_end_is_told_once_and_nothing_is_read_behind_it(world: World) -
     told_by = peer.connection.eof_received
     peer.connection.eof_received = lambda: told.append(1) or told_by()  # type: ignore[method-assign, func-returns-value]
     await world.turn()
-    peer.socket.shutdown(socket.SHUT_WR) if world.tls is None else _end_tls(peer)
+    peer.end()
     for _ in range(5):
         await world.turn()
         peer.transport.resume_reading()
@@ -267,12 +265,6 @@ async def test_an_end_is_told_once_and_nothing_is_read_behind_it(world: World) -
     answer.set_result(b"first")
     await world.until(lambda: peer.connection.is_lost)
     assert peer.answers() == b"firstsecond"
-
-
-def _end_tls(peer: Peer) -> None:
-    with suppress(ssl.SSLWantReadError):
-        assert isinstance(peer.socket, ssl.SSLSocket)
-        peer.socket.unwrap()
 
 
 async def test_a_stop_does_not_wait_for_those_that_wait(world: World) -> None:

@@ -117,11 +117,15 @@ class SocketTransport(SocketSide):
         self._watch()
 
     def _watch(self) -> None:
-        """Have the poller tell what is wanted now."""
+        """Have the poller tell what is wanted now. Where the system has no memory for that, the connection is lost."""
         wanted = 0 if self._protocol is None or self._is_closing else self._wanted()
         if wanted != self._watched:
-            before, self._watched = self._watched, wanted
-            self._poller.watch(self._socket.fileno(), self, wanted, before)
+            try:
+                self._poller.watch(self._socket.fileno(), self, wanted, self._watched)
+            except OSError as fault:
+                self._lose(fault)
+            else:
+                self._watched = wanted
 
     def _wanted(self) -> int:
         return (0 if self._is_paused or self._has_ended else READ) | (0 if self._push is None else WRITE)
