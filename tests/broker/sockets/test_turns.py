@@ -340,6 +340,19 @@ async def test_everybody_has_a_turn_where_all_always_have_something(large: int) 
         each.close()
 
 
+async def test_small_requests_have_every_turn_however_many_wait() -> None:
+    world = World()
+    large_ones = [_Busy(world, RECEIVED_TURN_BYTES) for _ in range(3 * POLLED_AT_ONCE)]
+    await world.until(lambda: len(world.poller._waiting) >= len(large_ones) - 1)
+    small_ones = [_Busy(world, 10) for _ in range(10)]
+    for turn in range(20):
+        await world.turn()
+        assert [each.calls for each in small_ones] == [turn + 1] * len(small_ones)
+    await world.end()
+    for each in (*large_ones, *small_ones):
+        each.close()
+
+
 # one that fails
 
 

@@ -112,7 +112,10 @@ class Poller:
             one = watched.get(descriptor)
             if one is None or descriptor in waiting:
                 continue
-            taken_bytes = self._call(one, events, left_bytes <= 0)
+            try:
+                taken_bytes = one.ready(events, left_bytes <= 0)
+            except Exception as fault:  # noqa: BLE001 - told; one client must not keep the others from their turn
+                taken_bytes = self._failed(one, fault)
             if taken_bytes >= RECEIVED_PIECE_BYTES:
                 if left_bytes > 0:
                     left_bytes -= max(taken_bytes, RECEIVED_LEAST_BYTES)
@@ -148,6 +151,9 @@ class Poller:
         try:
             return one.ready(events, only_a_piece)
         except Exception as fault:  # noqa: BLE001 - told; one client must not keep the others from their turn
-            self._loop.call_exception_handler({"message": "a connection has failed", "exception": fault})
-            one.abort()
-            return 0
+            return self._failed(one, fault)
+
+    def _failed(self, one: Watched, fault: Exception) -> int:
+        self._loop.call_exception_handler({"message": "a connection has failed", "exception": fault})
+        one.abort()
+        return 0
