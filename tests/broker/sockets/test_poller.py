@@ -61,8 +61,11 @@ class _World:
 
 @pytest.fixture
 async def world() -> AsyncIterator[_World]:
+    told: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: told.append(context))
     world = _World()
     yield world
+    assert not told
     world.poller.close()
     for each in world.ones:
         each.ours.close()
