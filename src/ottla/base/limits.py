@@ -315,7 +315,7 @@ MAX_STRANGERS_BYTES: Final = 16_777_216
 #: Bytes of all answers that are in memory and that clients do not take: the same as for frames that are received.
 MAX_UNREAD_BYTES: Final = 536_870_912
 
-#: Bytes of produce requests whose clients have closed their connections by TLS, and which are not begun yet.
+#: Bytes of produce requests whose clients have closed their connections, and which are not begun yet.
 MAX_LAST_BYTES: Final = 67_108_864
 
 #: Bytes of one answer with many elements, which is counted while it is made: librdkafka reads no more

@@ -1,7 +1,7 @@
 """Produce requests that came before their client has closed its connection, and are not carried out yet.
 
 A producer with acks=0 waits for nothing: it closes when it has sent all. As in Kafka, what has come is written. (Where
-the connection stays half open meanwhile, `server` carries out what waits; Python's TLS cannot stay.) They have of the
+the connection stays half open meanwhile, `server` carries out what waits.) They have of the
 loop's turn what the requests of connections have.
 """
 

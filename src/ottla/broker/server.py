@@ -199,7 +199,8 @@ class Connection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         """Whether to stay: what has come before the end is carried out, and answered if that is heard."""
         self._has_ended = True
-        self._is_at_end = bool(self._waiting) or (self._outbox is not None and self._outbox.busy)
+        is_busy = bool(self._waiting) or (self._outbox is not None and self._outbox.busy)
+        self._is_at_end = is_busy and not self._is_unheard  # else `last_frames` has what waits
         return self._is_at_end
 
     @property
@@ -352,6 +353,8 @@ class Connection(asyncio.BufferedProtocol):
         """An answer cannot be sent. A client that is gone may have sent more before: that is received first."""
         if isinstance(fault, ConnectionError | SSLEOFError):
             self._has_ended = self._is_unheard = True
+            if self._is_at_end:
+                self.close()
         else:
             _log.info("the connection of %s is lost: %s", self.session.client_host, fault)
             self.close()

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from ottla.broker.answers import Frame, Later
+from ottla.broker.answers import Frame, Later, Throttled
 from ottla.broker.server import Connection
 from ottla.broker.session import Session
 from ottla.broker.sockets.transport import SocketTransport
@@ -49,8 +49,7 @@ async def test_behind_an_answer_that_nobody_hears_what_was_produced_is_written_a
     world.listener.dispatch = dispatch
     (peer,) = world.come(1, _request(ApiKey.METADATA) * 3 + (_request(ApiKey.PRODUCE) + _request(ApiKey.FETCH)) * 30)
     peer.socket.close()
-    await world.until(lambda: peer.connection.is_lost, 100)
-    assert handled.count(ApiKey.PRODUCE) == 30
+    await world.until(lambda: peer.connection.is_lost and handled.count(ApiKey.PRODUCE) == 30, 200)
     assert ApiKey.FETCH not in handled
     assert not world.connections._open
 
@@ -89,3 +88,28 @@ async def test_a_connection_that_the_system_does_not_watch_is_closed(world: Worl
     assert not world.connections._open
     assert theirs.recv(1) == b""
     theirs.close()
+
+
+@pytest.mark.parametrize("ended_first", [True, False])
+async def test_a_gone_client_that_is_throttled_has_no_connection_and_what_it_produced_waits(
+    world: World, ended_first: bool
+) -> None:
+    """A quota may have what it produced wait for minutes, and a connection counts in `max.connections`."""
+    throttled = iter([False, True])
+
+    def dispatch(frame: Frame, _session: Session) -> Later | bytes:
+        return Throttled(b"!", 1_000_000) if next(throttled) else b"!"
+
+    world.listener.dispatch = dispatch
+    (peer,) = world.come(1)
+    if ended_first:
+        peer.send(_request(ApiKey.METADATA) + _request(ApiKey.PRODUCE) * 5)
+        peer.socket.close()
+    else:
+        peer.send(_request(ApiKey.METADATA))
+        await world.turn()
+        peer.send(_request(ApiKey.PRODUCE) * 5)
+        peer.socket.close()
+    await world.until(lambda: peer.connection.is_lost, 100)
+    assert not world.connections._open
+    assert world.connections.last_frames._held_bytes == 4 * 2
