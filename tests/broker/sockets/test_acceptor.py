@@ -11,9 +11,9 @@ from itertools import pairwise
 
 import pytest
 
-from ottla.base.limits import ACCEPTED_AT_ONCE
+from ottla.base.limits import ACCEPTED_AT_ONCE, RECEIVED_LEAST_BYTES, RECEIVED_PIECE_BYTES
 from ottla.broker.sockets.acceptor import Acceptor
-from ottla.broker.sockets.poller import Poller
+from ottla.broker.sockets.poller import READ, Poller
 from tests.broker.ticking import some_turns_until
 
 
@@ -115,3 +115,91 @@ async def test_one_that_closes_the_door_while_it_comes_in_is_the_last(door: _Doo
     assert len(door.came) == 1
     for each in clients:
         each.close()
+
+
+async def test_nobody_is_taken_in_a_turn_that_has_no_more_bytes_and_each_counts(door: _Door) -> None:
+    address = await door.open()
+    (listening,) = door.acceptor._listening
+    clients = [socket.create_connection(address) for _ in range(3)]
+    assert listening.ready(READ, True) == RECEIVED_PIECE_BYTES
+    assert not door.came
+    assert listening.ready(READ, False) == 3 * RECEIVED_LEAST_BYTES
+    assert [each.gettimeout() for each in door.came] == [0.0] * 3, "none of them blocks"
+    clients += [socket.create_connection(address) for _ in range(ACCEPTED_AT_ONCE)]
+    assert listening.ready(READ, False) == ACCEPTED_AT_ONCE * RECEIVED_LEAST_BYTES
+    for each in clients:
+        each.close()
+
+
+async def test_one_that_cannot_be_taken_does_not_keep_the_others_out(door: _Door) -> None:
+    told: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: told.append(str(context["exception"])))
+    take, fail = door.acceptor.take, iter([True])
+
+    def fails_first(accepted: socket.socket, address: tuple[object, ...]) -> None:
+        if next(fail, False):
+            accepted.close()
+            raise MemoryError("no room for it")
+        take(accepted, address)
+
+    door.acceptor.take = fails_first
+    address = await door.open()
+    with socket.create_connection(address), socket.create_connection(address):
+        await some_turns_until(lambda: len(door.came) == 1)
+    assert told == ["no room for it"]
+
+
+async def test_nobody_is_let_in_while_there_are_no_files_until_the_pause_is_over(door: _Door) -> None:
+    address = await door.open()
+    (listening,) = door.acceptor._listening
+    door.acceptor.pause_s = 1_000.0
+    with socket.create_connection(address):
+        with _no_more_files():
+            assert listening.ready(READ, False) == 0
+        await some_turns_until(lambda: not door.poller._watched)
+        assert not door.came
+
+
+async def test_a_pause_goes_on_while_the_system_cannot_watch_it(door: _Door, caplog: pytest.LogCaptureFixture) -> None:
+    address = await door.open()
+    (listening,) = door.acceptor._listening
+    with socket.create_connection(address):
+        with _no_more_files():
+            listening.ready(READ, False)
+        door.poller._epoll.register(listening.socket.fileno(), 0)  # so it fails when it is registered
+        await some_turns_until(lambda: len(caplog.messages) >= 3)
+        assert not door.came
+        door.poller._epoll.unregister(listening.socket.fileno())
+        await some_turns_until(lambda: bool(door.came))
+
+
+async def test_an_empty_host_is_every_address_with_one_port(door: _Door) -> None:
+    _, port = await door.acceptor.bind("", 0, 10)
+    door.acceptor.listen()
+    addresses = [each.socket.getsockname() for each in door.acceptor._listening]
+    assert {each[1] for each in addresses} == {port}
+    assert addresses[0][0] == "0.0.0.0"
+    with socket.create_connection(("127.0.0.1", port)):
+        await some_turns_until(lambda: len(door.came) == 1)
+
+
+async def test_an_address_that_another_has_cannot_be_had_and_nothing_stays_open(door: _Door) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(OSError, match="in use"):
+        await door.acceptor.bind("127.0.0.1", other.getsockname()[1], 10)
+    assert not door.acceptor._listening
+
+
+async def test_an_address_that_this_machine_does_not_have_cannot_be_had(door: _Door) -> None:
+    with pytest.raises(OSError, match="assign requested address"):
+        await door.acceptor.bind("192.0.2.1", 0, 10)
+    assert not door.acceptor._listening
+
+
+async def test_a_port_whose_connections_have_just_ended_can_be_had(door: _Door) -> None:
+    """They are in TIME_WAIT: a broker that starts again must not wait for them."""
+    host, port = await door.open()
+    with socket.create_connection((host, port)):
+        await some_turns_until(lambda: len(door.came) == 1)
+        door.came[0].close()  # this side ends first
+    door.acceptor.close()
+    await door.acceptor.bind(host, port, 10)

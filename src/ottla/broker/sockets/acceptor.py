@@ -104,8 +104,8 @@ class _Listening:
 
     def _watch(self, events: int) -> None:
         if events != self._watched:
-            before, self._watched = self._watched, events
-            self._acceptor.poller.watch(self.socket.fileno(), self, events, before)
+            self._acceptor.poller.watch(self.socket.fileno(), self, events, self._watched)
+            self._watched = events
 
     def ready(self, _events: int, only_a_piece: bool, /) -> int:
         """The poller's: take those who wait, a few at a time."""
@@ -117,10 +117,7 @@ class _Listening:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return number * RECEIVED_LEAST_BYTES
             except OSError as fault:
-                pause_s = self._acceptor.pause_s
-                _log.error("listener %s takes no connection for %g s: %s", self._acceptor.name, pause_s, fault)
-                self._watch(0)
-                asyncio.get_running_loop().call_later(pause_s, self._resume)
+                self._pause(fault)
                 return number * RECEIVED_LEAST_BYTES
             accepted.setblocking(False)
             self._acceptor.take(accepted, address)
@@ -128,9 +125,18 @@ class _Listening:
                 break  # the broker stops
         return ACCEPTED_AT_ONCE * RECEIVED_LEAST_BYTES
 
+    def _pause(self, fault: OSError) -> None:
+        pause_s = self._acceptor.pause_s
+        _log.error("listener %s takes no connection for %g s: %s", self._acceptor.name, pause_s, fault)
+        self._watch(0)
+        asyncio.get_running_loop().call_later(pause_s, self._resume)
+
     def _resume(self) -> None:
         if self.socket.fileno() >= 0:
-            self._watch(READ)
+            try:
+                self._watch(READ)
+            except OSError as fault:  # the system has no memory for it
+                self._pause(fault)
 
     def abort(self) -> None:
         """Taking one has failed: the next may be taken."""
