@@ -96,7 +96,9 @@ async def test_a_few_are_taken_in_a_turn(door: _Door) -> None:
         each.close()
 
 
-async def test_one_that_closes_the_door_while_it_comes_in_is_the_last(door: _Door) -> None:
+async def test_one_that_closes_the_door_while_it_comes_in_is_the_last(
+    door: _Door, caplog: pytest.LogCaptureFixture
+) -> None:
     take = door.acceptor.take
 
     def last(accepted: socket.socket, address: tuple[object, ...]) -> None:
@@ -113,6 +115,7 @@ async def test_one_that_closes_the_door_while_it_comes_in_is_the_last(door: _Doo
     for _ in range(10):
         await asyncio.sleep(0)
     assert len(door.came) == 1
+    assert not caplog.messages
     for each in clients:
         each.close()
 
@@ -187,6 +190,16 @@ async def test_an_address_that_another_has_cannot_be_had_and_nothing_stays_open(
     with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(OSError, match="in use"):
         await door.acceptor.bind("127.0.0.1", other.getsockname()[1], 10)
     assert not door.acceptor._listening
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="the machine has no IPv6")
+async def test_where_another_has_one_of_its_addresses_none_is_taken(door: _Door) -> None:
+    with socket.create_server(("::", 0), family=socket.AF_INET6) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(OSError, match="in use"):
+            await door.acceptor.bind("", port, 10)
+        assert not door.acceptor._listening
+        socket.create_server(("127.0.0.1", port)).close()
 
 
 async def test_an_address_that_this_machine_does_not_have_cannot_be_had(door: _Door) -> None:
