@@ -4,6 +4,7 @@ import asyncio
 import logging
 import socket
 from collections import deque
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final, Protocol
 
@@ -16,6 +17,7 @@ from ottla.base.limits import (
     MAX_RECEIVED_BYTES,
     MAX_STRANGERS_BYTES,
     MAX_UNREAD_BYTES,
+    POLLED_AT_ONCE,
     RECEIVED_TURN_BYTES,
 )
 from ottla.broker.config import BrokerConfig
@@ -213,8 +215,12 @@ class Connections:
 
         Called by a timer.
         """
-        now_ms = self._clock.monotonic_ms()
-        for connection in list(self._open):
+        self._close_overdue(iter(list(self._open)))
+
+    def _close_overdue(self, rest: Iterator[Managed]) -> None:
+        """Where thousands are idle at one moment, so many are closed in a turn of the loop."""
+        now_ms, closed = self._clock.monotonic_ms(), 0
+        for connection in rest:
             why = connection.overdue(now_ms, self._max_idle_ms)
             if why == IDLE:
                 _log.info("closing the connection of %s: %s", connection.session.client_host, why)
@@ -222,6 +228,10 @@ class Connections:
                 self.tell_closed(connection.session.client_host, why)
             if why:
                 connection.close()
+                closed += 1
+                if closed == POLLED_AT_ONCE:
+                    asyncio.get_running_loop().call_soon(self._close_overdue, rest)
+                    return
             elif self.keeps_much:
                 connection.rest(now_ms)
 

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from ottla.base.limits import POLLED_AT_ONCE
 from ottla.broker.answers import Frame, Later, Throttled
 from ottla.broker.server import Connection
 from ottla.broker.session import Session
@@ -113,3 +114,14 @@ async def test_a_gone_client_that_is_throttled_has_no_connection_and_what_it_pro
     await world.until(lambda: peer.connection.is_lost, 100)
     assert not world.connections._open
     assert world.connections.last_frames._held_bytes == 4 * 2
+
+
+async def test_many_that_are_idle_at_one_moment_are_closed_in_several_turns() -> None:
+    world = World()
+    count = 2 * POLLED_AT_ONCE + 10
+    world.come(count)
+    world.clock.advance(61_000)
+    world.connections.close_idle()
+    await world.until(lambda: sum(world.ended) == count)
+    assert max(world.ended) <= POLLED_AT_ONCE
+    await world.end()
