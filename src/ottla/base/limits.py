@@ -342,8 +342,9 @@ TLS_HANDSHAKE_MS: Final = 30_000
 #: Handshakes that begin in one turn of a broker's event loop: each signs, which takes 0.1 ms with a key of an elliptic
 #: curve and 1 ms with an RSA key of 2048 bits.
 HANDSHAKES_AT_ONCE: Final = 4
-#: What a step of a handshake counts of the bytes of a turn (RECEIVED_TURN_BYTES): it takes a tenth of a millisecond.
-HANDSHAKE_STEP_BYTES: Final = 262_144
+#: What a step of a handshake counts of the bytes of a turn (RECEIVED_TURN_BYTES): as many may sign in a turn, wherever
+#: they have waited, and with an RSA key of 4096 bits each takes 3 ms.
+HANDSHAKE_STEP_BYTES: Final = 1_048_576
 #: Partitions of one fetch session, and of all of them: some 500 bytes each, 125 MB. A broker is meant for 10,000
 #: partitions; a client beyond it names them in each fetch. As many in all fetches of more than 200 partitions that
 #: wait for records: some 800 bytes each, 200 MB. Beyond it such a fetch is answered at once.
@@ -352,3 +353,11 @@ MAX_CACHED_PARTITIONS: Final = 250_000
 
 #: Bytes that one connection encrypts in one turn of the event loop: a tenth of a millisecond.
 TLS_BYTES_AT_ONCE: Final = 262_144
+#: Records that one connection decrypts in one turn: two microseconds each, and fifteen where it updates the keys. When
+#: the turn has no more bytes, no more than a small request has; and such a step of a handshake.
+TLS_RECORDS_AT_ONCE: Final = 128
+TLS_RECORDS_OF_PIECE: Final = 2
+TLS_RECORDS_OF_HANDSHAKE: Final = 64
+#: Bytes that are not sent and beyond which such a connection is not read. An answer never has so many: they are what
+#: TLS itself says to a client that has its keys updated, and reads nothing.
+MAX_OWN_WORDS_BYTES: Final = 2 * TLS_BYTES_AT_ONCE

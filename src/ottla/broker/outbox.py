@@ -251,8 +251,9 @@ class TlsOutbox(SocketOutbox):
 
     @property
     def busy(self) -> bool:
-        """Whether the socket has not taken everything yet."""
-        return bool(self._queue) or (self._tls.unsent_bytes > 0 and not self._has_failed)
+        """Whether the socket has not taken everything yet. What only TLS says keeps no answer back: none would be
+        told that it is sent."""
+        return self._waiting
 
     def send(self, pieces: Sequence[Piece]) -> None:
         """Send `pieces` in order, after what is still waiting. Behind a failure nothing is sent."""
@@ -274,7 +275,7 @@ class TlsOutbox(SocketOutbox):
         except (OSError, StorageError) as fault:
             self._fail(fault)
         else:
-            self._wait(self.busy)  # for the client, or for a turn of the others
+            self._wait(bool(queue) or self._tls.unsent_bytes > 0)  # for the client, or for a turn of the others
         return TLS_BYTES_AT_ONCE - left_bytes
 
     def _next(self, at_most_bytes: int) -> bytes | memoryview:

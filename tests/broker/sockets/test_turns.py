@@ -188,6 +188,7 @@ async def test_many_rests_are_received_in_several_turns(pair: TlsPair) -> None:
     for each in peers:
         sealed = each.transport._sealed  # type: ignore[attr-defined]
         sealed.receive(20_000)
+        sealed.keep()
         each.transport.resume_reading()
     await world.until(lambda: world.sizes == [12_000] * count, 10)
     assert max(len(turn) for turn in world.received) <= POLLED_AT_ONCE

@@ -12,6 +12,7 @@ does no harm: nothing is received then.
 """
 
 import asyncio
+import os
 import select
 from functools import cached_property
 from typing import Final, Protocol
@@ -59,12 +60,16 @@ class Poller:
         self._watched: dict[int, Watched] = {}
         #: Who waits for a turn that has bytes, by descriptor, with what has happened.
         self._waiting: dict[int, int] = {}
-        #: Of whom something is here that the kernel does not know of.
+        #: Of whom something is here that the kernel does not know of. While there are any, it is told of this
+        #: descriptor, which can always be read.
         self._rests: dict[int, None] = {}
+        self._told_of_rests = os.eventfd(1, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._tells_of_rests = False
         try:
             loop.add_reader(self._epoll.fileno(), self._look)
         except BaseException:
             self._epoll.close()
+            os.close(self._told_of_rests)
             raise
 
     def watch(self, descriptor: int, watched: Watched, events: int, before: int = 0) -> None:
@@ -82,9 +87,10 @@ class Poller:
 
     def again(self, descriptor: int) -> None:
         """It has taken a part of what it had of the kernel: call it in the next turn."""
-        if not self._rests:
-            self._loop.call_soon(self._serve_rests)
         self._rests[descriptor] = None
+        if not self._tells_of_rests:
+            self._tells_of_rests = True
+            self._epoll.register(self._told_of_rests, READ)
 
     @cached_property
     def shared_memory(self) -> memoryview:
@@ -101,14 +107,17 @@ class Poller:
         if not self._epoll.closed:
             self._loop.remove_reader(self._epoll.fileno())
             self._epoll.close()
+            os.close(self._told_of_rests)
             for each in (self._watched, self._waiting, self._rests):
                 each.clear()
 
     def _look(self) -> None:
+        if self._tells_of_rests:
+            self._serve_rests()
         left_bytes = self._serve_waiting() if self._waiting else self._turn_bytes
         watched, waiting = self._watched, self._waiting
         looked_at = 0
-        for descriptor, events in self._epoll.poll(0, POLLED_AT_ONCE + len(waiting)):
+        for descriptor, events in self._epoll.poll(0, POLLED_AT_ONCE + len(waiting) + self._tells_of_rests):
             one = watched.get(descriptor)
             if one is None or descriptor in waiting:
                 continue
@@ -139,13 +148,14 @@ class Poller:
         return left_bytes
 
     def _serve_rests(self) -> None:
-        """Each has a few kilobytes at most, which are decrypted already."""
-        rests, self._rests = list(self._rests), {}
-        for descriptor in rests[POLLED_AT_ONCE:]:
-            self.again(descriptor)
-        for descriptor in rests[:POLLED_AT_ONCE]:
-            if descriptor in self._watched:
-                self._call(self._watched[descriptor], READ, True)
+        """They wait from now on. When none is left of those before, nobody is told any more."""
+        if self._rests:
+            for descriptor in self._rests:
+                self._waiting.setdefault(descriptor, READ)
+            self._rests.clear()
+        elif not self._waiting:
+            self._tells_of_rests = False
+            self._epoll.unregister(self._told_of_rests)
 
     def _call(self, one: Watched, events: int, only_a_piece: bool) -> int:
         try:

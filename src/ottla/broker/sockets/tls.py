@@ -11,12 +11,24 @@ import ssl
 from contextlib import suppress
 from typing import Any, Final
 
-from ottla.base.limits import HANDSHAKE_STEP_BYTES, RECEIVED_PIECE_BYTES, TLS_BYTES_AT_ONCE
+from ottla.base.limits import (
+    HANDSHAKE_STEP_BYTES,
+    MAX_OWN_WORDS_BYTES,
+    RECEIVED_LEAST_BYTES,
+    RECEIVED_PIECE_BYTES,
+    TLS_BYTES_AT_ONCE,
+    TLS_RECORDS_AT_ONCE,
+    TLS_RECORDS_OF_HANDSHAKE,
+    TLS_RECORDS_OF_PIECE,
+)
 from ottla.broker.sockets.poller import READ, WRITE, Poller
+from ottla.broker.sockets.records import Records
 from ottla.broker.sockets.transport import SocketTransport
 
 #: The bytes that one record has at most.
 RECORD_BYTES: Final = 16_384
+#: What OpenSSL is given, and gives, at once: its memory for it grows so far, and stays.
+_STEP_BYTES: Final = 4 * RECORD_BYTES
 #: The alert "unexpected message": OpenSSL makes none for a client whose first bytes are not TLS. A client of Kafka sees
 #: no answer in it, and ours knows what it is; and a listener without TLS answers one to a client that begins with TLS.
 UNEXPECTED_MESSAGE: Final = b"\x15\x03\x03\x00\x02\x02\x0a"
@@ -33,8 +45,14 @@ class Sealed:
         self.incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls: ssl.SSLObject | None = None
         self._shared = poller.shared_memory
+        #: What has come and OpenSSL has not yet, and where its records begin.
+        self._come = memoryview(b"")
+        self._records = Records()
+        #: How many more of them OpenSSL may be given in this turn.
+        self.left_records = 0
         #: What is encrypted, and the socket has not taken yet.
         self.unsent = b""
+        self._is_broken = False
 
     def begin(self, context: ssl.SSLContext) -> None:
         """Behave as this context says. Once, before anything else."""
@@ -47,18 +65,53 @@ class Sealed:
         return self._tls
 
     @property
+    def has_more(self) -> bool:
+        """Whether something has come that OpenSSL has not."""
+        return len(self._come) > 0
+
+    @property
     def has_rest(self) -> bool:
         """Whether something has come that is not taken: the kernel knows nothing of it."""
-        return self.incoming.pending > 0 or self.tls.pending() > 0
+        return self.has_more or self.incoming.pending > 0 or self.tls.pending() > 0
 
     def receive(self, at_most_bytes: int) -> int:
-        """Take so much from the socket; how many bytes that were, 0 at the end. Raises OSError, as a socket does."""
+        """Take so much from the socket; how many bytes that were, 0 at the end. Raises OSError, as a socket does.
+
+        To be called when there is no more of what came before. `keep` comes before others receive.
+        """
         received_bytes = self.socket.recv_into(self._shared[:at_most_bytes])
-        self.incoming.write(self._shared[:received_bytes])
+        self._come = self._shared[:received_bytes]
         return received_bytes
 
+    def feed(self) -> bool:
+        """Whether OpenSSL has something; it is given a step of what has come, if that has no record too many."""
+        if self.incoming.pending or self.tls.pending():
+            return True
+        if not self._come or self.left_records <= 0:
+            return False
+        size_bytes, records = self._records.cut(self._come[:_STEP_BYTES], self.left_records)
+        self.incoming.write(self._come[:size_bytes])
+        self._come = self._come[size_bytes:]
+        self.left_records -= records
+        return True
+
+    def keep(self) -> None:
+        """Have what was not fed in memory of its own."""
+        if self._come:
+            self._come = memoryview(bytes(self._come))
+
+    def encrypt(self, piece: memoryview) -> None:
+        """All of this. To be called when nothing is unsent."""
+        parts = []
+        for begin in range(0, len(piece), _STEP_BYTES):
+            self.tls.write(piece[begin : begin + _STEP_BYTES])
+            parts.append(self._outgoing.read())
+        self.unsent = parts[0] if len(parts) == 1 else b"".join(parts)
+
     def flush(self) -> bool:
-        """Send what is encrypted; whether the socket took all of it. Raises OSError, as a socket does."""
+        """Send what is encrypted; whether the socket took all of it. Raises OSError, as a socket does, and again."""
+        if self._is_broken:
+            raise BrokenPipeError("nothing can be sent any more")
         if self._outgoing.pending:
             more = self._outgoing.read()
             self.unsent = self.unsent + more if self.unsent else more
@@ -67,6 +120,9 @@ class Sealed:
                 sent_bytes = self.socket.send(self.unsent)
             except (BlockingIOError, InterruptedError):
                 return False
+            except OSError:
+                self._is_broken, self.unsent = True, b""  # nobody waits for room to send it
+                raise
             self.unsent = self.unsent[sent_bytes:]
         return not self.unsent
 
@@ -137,23 +193,33 @@ class Handshake:
         """Whether it is over. Raises OSError when it has failed."""
         sealed = self.sealed
         if sealed.unsent:
-            self._watch(READ if sealed.flush() else WRITE)
+            self._go_on()
             return False
         try:
-            if not sealed.receive(TLS_BYTES_AT_ONCE):
+            if not sealed.has_more and not sealed.receive(_STEP_BYTES):
                 raise ConnectionResetError("the client has closed the connection")
         except (BlockingIOError, InterruptedError):
             return False
+        sealed.left_records = TLS_RECORDS_OF_HANDSHAKE
+        sealed.feed()
+        sealed.keep()
         try:
             sealed.tls.do_handshake()
         except ssl.SSLWantReadError:
-            self._watch(READ if sealed.flush() else WRITE)
+            self._go_on()
             return False
         except ssl.SSLError:
             sealed.send_alert()
             raise
         sealed.flush()
         return True
+
+    def _go_on(self) -> None:
+        """Send what OpenSSL says. What is here already comes next, or what comes."""
+        is_sent = self.sealed.flush()
+        self._watch(READ if is_sent else WRITE)
+        if is_sent and self.sealed.has_more:
+            self._poller.again(self._descriptor)
 
     def abort(self) -> None:
         """It has failed in a way that was not foreseen."""
@@ -171,11 +237,6 @@ class TlsTransport(SocketTransport):
         super().__init__(poller, sealed.socket, peer)
         self._sealed = sealed
 
-    def begin(self, protocol: Any) -> None:
-        """Serve this connection, and what came with the end of its handshake."""
-        super().begin(protocol)
-        self._tell_rest()
-
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """`socket`, `peername` and `ssl_object`."""
         return self._sealed.tls if name == "ssl_object" else super().get_extra_info(name, default)
@@ -192,28 +253,28 @@ class TlsTransport(SocketTransport):
         """
         if not self.flush():
             return 0
-        tls, size_bytes, taken_bytes = self._sealed.tls, min(len(piece), TLS_BYTES_AT_ONCE), 0
-        with memoryview(piece) as whole:
-            while taken_bytes < size_bytes:
-                taken_bytes += tls.write(whole[taken_bytes:size_bytes])
-        self.flush()
-        return taken_bytes
+        with memoryview(piece)[:TLS_BYTES_AT_ONCE] as taken:
+            self._sealed.encrypt(taken)
+            self.flush()
+            return len(taken)
 
     def flush(self) -> bool:
         """Send what is encrypted; whether the socket took all of it. Raises OSError when it cannot be sent."""
         return self._sealed.flush()
 
-    def resume_reading(self) -> None:
-        """Receive again, and what has come already first: the kernel knows nothing of that."""
-        super().resume_reading()
-        self._tell_rest()
+    def is_reading(self) -> bool:
+        """Whether it is received from: not while so much waits here of what only OpenSSL may have said."""
+        return super().is_reading() and len(self._sealed.unsent) <= MAX_OWN_WORDS_BYTES
 
-    def _tell_rest(self) -> None:
-        if self._watched & READ and self._sealed.has_rest:
-            self._poller.again(self._socket.fileno())
+    def _watch(self) -> None:
+        before = self._watched
+        super()._watch()
+        if self._watched & READ and not before & READ and self._sealed.has_rest:
+            self._poller.again(self._socket.fileno())  # what has come already: the kernel knows nothing of that
 
     def _wanted(self) -> int:
-        return super()._wanted() | (WRITE if self._sealed.unsent else 0)
+        writing = WRITE if self._push is not None or self._sealed.unsent else 0
+        return (READ if self.is_reading() else 0) | writing
 
     def ready(self, events: int, only_a_piece: bool, /) -> int:
         """The poller's."""
@@ -223,51 +284,62 @@ class TlsTransport(SocketTransport):
         return taken_bytes
 
     def _receive(self, only_a_piece: bool) -> int:
-        sealed = self._sealed
+        sealed, protocol = self._sealed, self._protocol
+        assert protocol is not None
+        come_bytes = 0
         if not sealed.has_rest:
+            # Little more than there is room for: what a connection that is not read leaves here is counted nowhere.
+            at_most_bytes = RECEIVED_PIECE_BYTES if only_a_piece else max(RECORD_BYTES, len(protocol.get_buffer(-1)))
             try:
-                if not sealed.receive(RECORD_BYTES if only_a_piece else TLS_BYTES_AT_ONCE):
-                    self._end()
-                    return 0
+                come_bytes = sealed.receive(min(at_most_bytes, TLS_BYTES_AT_ONCE))
             except (BlockingIOError, InterruptedError):
                 return 0
             except OSError as fault:
                 self._lose(fault)
                 return 0
-        return 2 * self._decrypt()  # each byte is moved twice, and decrypted
+            if not come_bytes:
+                self._end()
+                return 0
+        return max(come_bytes, self._decrypt(TLS_RECORDS_OF_PIECE if only_a_piece else TLS_RECORDS_AT_ONCE))
 
-    def _decrypt(self) -> int:
-        """Give the connection all that has come, as far as it is read; how many bytes that were."""
+    def _decrypt(self, at_most_records: int) -> int:
+        """Give the connection what has come, as far as it is read; how much of the turn that has taken."""
         protocol, sealed = self._protocol, self._sealed
         assert protocol is not None
-        received_bytes = 0
+        received_bytes, sealed.left_records = 0, at_most_records
         end: Exception | None = None
-        while end is None and self.is_reading() and sealed.has_rest:
+        while end is None and self.is_reading() and sealed.feed():
             more_bytes, end = self._decrypt_into(protocol.get_buffer(-1))
             if more_bytes:
                 received_bytes += more_bytes
                 protocol.buffer_updated(more_bytes)
+        sealed.keep()
         if end is _EOF:
             self._end()
         elif end is not None:
             self._lose(end)
         else:
             self._send_own()
-        return received_bytes
+        records = at_most_records - sealed.left_records
+        if self._watched & READ and sealed.has_rest:
+            self._poller.again(self._socket.fileno())
+            records = max(records, TLS_RECORDS_OF_PIECE + 1)  # it waits for its turn
+        # Each byte is moved twice, and decrypted.
+        return max(2 * received_bytes, (records - TLS_RECORDS_OF_PIECE) * RECEIVED_LEAST_BYTES)
 
     def _decrypt_into(self, room: memoryview) -> tuple[int, Exception | None]:
         """How many bytes came into the room, and why there are no more for now."""
-        tls, size_bytes = self._sealed.tls, len(room)
+        sealed, tls, size_bytes = self._sealed, self._sealed.tls, len(room)
         received_bytes = 0
-        while received_bytes < size_bytes and self._sealed.has_rest:
+        while received_bytes < size_bytes and sealed.feed():
             try:
                 more_bytes: Any = tls.read(size_bytes - received_bytes, room[received_bytes:])
             except ssl.SSLWantReadError:
-                break  # OpenSSL has taken a part of a record, and nothing is left here
+                continue  # OpenSSL has taken a part of a record
             except ssl.SSLZeroReturnError:
                 return received_bytes, _EOF
             except OSError as fault:
-                return received_bytes, fault
+                return received_bytes, fault.with_traceback(None)  # it has the frame that keeps the fault
             if not more_bytes:
                 return received_bytes, _EOF
             received_bytes += more_bytes
