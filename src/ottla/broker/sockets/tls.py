@@ -33,6 +33,7 @@ _STEP_BYTES: Final = 4 * RECORD_BYTES
 #: no answer in it, and ours knows what it is; and a listener without TLS answers one to a client that begins with TLS.
 UNEXPECTED_MESSAGE: Final = b"\x15\x03\x03\x00\x02\x02\x0a"
 
+_NOTHING: Final = memoryview(b"")
 #: The other end sends nothing more.
 _EOF: Final = EOFError()
 
@@ -40,13 +41,26 @@ _EOF: Final = EOFError()
 class Sealed:
     """A socket and the TLS on it."""
 
+    __slots__ = (
+        "_come",
+        "_is_broken",
+        "_outgoing",
+        "_records",
+        "_shared",
+        "_tls",
+        "incoming",
+        "left_records",
+        "socket",
+        "unsent",
+    )
+
     def __init__(self, poller: Poller, connected: socket.socket) -> None:
         self.socket = connected
         self.incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls: ssl.SSLObject | None = None
         self._shared = poller.shared_memory
         #: What has come and OpenSSL has not yet, and where its records begin.
-        self._come = memoryview(b"")
+        self._come = _NOTHING
         self._records = Records()
         #: How many more of them OpenSSL may be given in this turn.
         self.left_records = 0
@@ -97,8 +111,7 @@ class Sealed:
 
     def keep(self) -> None:
         """Have what was not fed in memory of its own."""
-        if self._come:
-            self._come = memoryview(bytes(self._come))
+        self._come = memoryview(bytes(self._come)) if self._come else _NOTHING
 
     def encrypt(self, piece: memoryview) -> None:
         """All of this. To be called when nothing is unsent."""
