@@ -288,3 +288,12 @@ async def test_a_record_that_was_changed_ends_the_connection_and_leaves_no_cycle
     finally:
         gc.enable()
     await world.end()
+
+
+async def test_who_sends_a_record_that_was_changed_is_told(world: World) -> None:
+    (peer,) = world.come(1)
+    said = peer.socket.detach()
+    with socket.socket(fileno=said) as bare:
+        bare.send(b"\x17\x03\x03\x00\x40" + bytes(0x40))
+        await world.until(lambda: world.ended[-1] == 1)
+        assert len(bare.recv(1_000)) == 5 + 2 + 17, "an alert, encrypted"

@@ -330,6 +330,7 @@ class TlsTransport(SocketTransport):
         if end is _EOF:
             self._end()
         elif end is not None:
+            self._send_own()  # OpenSSL's alert
             self._lose(end)
         else:
             self._send_own()
