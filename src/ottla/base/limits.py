@@ -353,8 +353,8 @@ MAX_CACHED_PARTITIONS: Final = 250_000
 
 #: Bytes that one connection encrypts in one turn of the event loop: a tenth of a millisecond.
 TLS_BYTES_AT_ONCE: Final = 262_144
-#: Records that one connection decrypts in one turn: two microseconds each, and fifteen where it updates the keys. When
-#: the turn has no more bytes, no more than a small request has; and such a step of a handshake.
+#: Records that one connection decrypts in one turn: two microseconds each, and fifteen where it updates the keys. As
+#: many as a small request may have are decrypted when the turn has no more bytes. And those of a step of a handshake.
 TLS_RECORDS_AT_ONCE: Final = 128
 TLS_RECORDS_OF_PIECE: Final = 2
 TLS_RECORDS_OF_HANDSHAKE: Final = 64

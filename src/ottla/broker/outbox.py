@@ -257,15 +257,32 @@ class TlsOutbox(SocketOutbox):
 
     def send(self, pieces: Sequence[Piece]) -> None:
         """Send `pieces` in order, after what is still waiting. Behind a failure nothing is sent."""
-        if not self._has_failed:
-            self._queue.extend(pieces)
-            if not self._waiting:
-                self._push()
+        if self._has_failed:
+            return
+        if len(pieces) == 1 and not self._queue and not self._waiting and not self._tls.unsent_bytes:
+            pieces = self._sent_alone(pieces[0])
+        self._queue.extend(pieces)
+        if self._queue and not self._waiting:
+            self._push()
+
+    def _sent_alone(self, piece: Piece) -> Sequence[Piece]:
+        """Nearly every answer is one piece, and a record. What is left to send of it."""
+        if isinstance(piece, Slice) or len(piece) > RECORD_BYTES:
+            return (piece,)
+        if piece:
+            try:
+                self._tls.send(piece)
+            except OSError as fault:
+                self._fail(fault)
+            else:
+                self._wait(self._tls.unsent_bytes > 0)
+        return ()
 
     def _push(self) -> int:
         left_bytes, queue = TLS_BYTES_AT_ONCE, self._queue
         try:
-            self._tls.flush()
+            if self._tls.unsent_bytes:
+                self._tls.flush()
             while queue and left_bytes > 0 and not self._tls.unsent_bytes:
                 piece = self._next(left_bytes)
                 taken_bytes = self._tls.send(piece)

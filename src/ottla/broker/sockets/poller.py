@@ -86,7 +86,7 @@ class Poller:
             self._watched[descriptor] = watched
 
     def again(self, descriptor: int) -> None:
-        """It has taken a part of what it had of the kernel: call it in the next turn."""
+        """It has taken a part of what it had of the kernel: it waits for the next turn that has bytes."""
         self._rests[descriptor] = None
         if not self._tells_of_rests:
             self._tells_of_rests = True

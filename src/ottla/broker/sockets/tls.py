@@ -84,6 +84,11 @@ class Sealed:
         return len(self._come) > 0
 
     @property
+    def has_words(self) -> bool:
+        """Whether something is encrypted that is not sent."""
+        return bool(self.unsent or self._outgoing.pending)
+
+    @property
     def has_rest(self) -> bool:
         """Whether something has come that is not taken: the kernel knows nothing of it."""
         return self.has_more or self.incoming.pending > 0 or self.tls.pending() > 0
@@ -101,29 +106,41 @@ class Sealed:
         """Whether OpenSSL has something; it is given a step of what has come, if that has no record too many."""
         if self.incoming.pending or self.tls.pending():
             return True
-        if not self._come or self.left_records <= 0:
+        come = self._come
+        if not come or self.left_records <= 0:
             return False
-        size_bytes, records = self._records.cut(self._come[:_STEP_BYTES], self.left_records)
-        self.incoming.write(self._come[:size_bytes])
-        self._come = self._come[size_bytes:]
+        step = come if len(come) <= _STEP_BYTES else come[:_STEP_BYTES]
+        size_bytes, records = self._records.cut(step, self.left_records)
         self.left_records -= records
+        if size_bytes == len(come):
+            self.incoming.write(come)
+            self._come = _NOTHING
+        else:
+            self.incoming.write(come[:size_bytes])
+            self._come = come[size_bytes:]
         return True
 
     def keep(self) -> None:
         """Have what was not fed in memory of its own."""
-        self._come = memoryview(bytes(self._come)) if self._come else _NOTHING
+        if self._come:
+            self._come = memoryview(bytes(self._come))
 
     def encrypt(self, piece: memoryview) -> None:
         """All of this. To be called when nothing is unsent."""
+        if len(piece) <= _STEP_BYTES:
+            self.tls.write(piece)
+            self.unsent = self._outgoing.read()
+            return
         parts = []
         for begin in range(0, len(piece), _STEP_BYTES):
             self.tls.write(piece[begin : begin + _STEP_BYTES])
             parts.append(self._outgoing.read())
-        self.unsent = parts[0] if len(parts) == 1 else b"".join(parts)
+        self.unsent = b"".join(parts)
 
     def flush(self) -> bool:
         """Send what is encrypted; whether the socket took all of it. Raises OSError, as a socket does, and again."""
         if self._is_broken:
+            self.unsent = b""
             raise BrokenPipeError("nothing can be sent any more")
         if self._outgoing.pending:
             more = self._outgoing.read()
@@ -264,11 +281,12 @@ class TlsTransport(SocketTransport):
 
         Raises OSError when it cannot be sent.
         """
-        if not self.flush():
+        sealed = self._sealed
+        if sealed.unsent and not sealed.flush():
             return 0
         with memoryview(piece)[:TLS_BYTES_AT_ONCE] as taken:
-            self._sealed.encrypt(taken)
-            self.flush()
+            sealed.encrypt(taken)
+            sealed.flush()
             return len(taken)
 
     def flush(self) -> bool:
@@ -277,7 +295,9 @@ class TlsTransport(SocketTransport):
 
     def is_reading(self) -> bool:
         """Whether it is received from: not while so much waits here of what only OpenSSL may have said."""
-        return super().is_reading() and len(self._sealed.unsent) <= MAX_OWN_WORDS_BYTES
+        if self._is_paused or self._has_ended or self._is_closing:
+            return False
+        return len(self._sealed.unsent) <= MAX_OWN_WORDS_BYTES
 
     def _watch(self) -> None:
         before = self._watched
@@ -299,10 +319,10 @@ class TlsTransport(SocketTransport):
     def _receive(self, only_a_piece: bool) -> int:
         sealed, protocol = self._sealed, self._protocol
         assert protocol is not None
-        come_bytes = 0
+        come_bytes, room = 0, protocol.get_buffer(-1)
         if not sealed.has_rest:
             # Little more than there is room for: what a connection that is not read leaves here is counted nowhere.
-            at_most_bytes = RECEIVED_PIECE_BYTES if only_a_piece else max(RECORD_BYTES, len(protocol.get_buffer(-1)))
+            at_most_bytes = RECEIVED_PIECE_BYTES if only_a_piece else max(RECORD_BYTES, len(room))
             try:
                 come_bytes = sealed.receive(min(at_most_bytes, TLS_BYTES_AT_ONCE))
             except (BlockingIOError, InterruptedError):
@@ -313,18 +333,18 @@ class TlsTransport(SocketTransport):
             if not come_bytes:
                 self._end()
                 return 0
-        return max(come_bytes, self._decrypt(TLS_RECORDS_OF_PIECE if only_a_piece else TLS_RECORDS_AT_ONCE))
+        return max(come_bytes, self._decrypt(room, TLS_RECORDS_OF_PIECE if only_a_piece else TLS_RECORDS_AT_ONCE))
 
-    def _decrypt(self, at_most_records: int) -> int:
+    def _decrypt(self, room: memoryview | None, at_most_records: int) -> int:
         """Give the connection what has come, as far as it is read; how much of the turn that has taken."""
         protocol, sealed = self._protocol, self._sealed
         assert protocol is not None
         received_bytes, sealed.left_records = 0, at_most_records
         end: Exception | None = None
         while end is None and self.is_reading() and sealed.feed():
-            more_bytes, end = self._decrypt_into(protocol.get_buffer(-1))
+            more_bytes, end = self._decrypt_into(protocol.get_buffer(-1) if room is None else room)
             if more_bytes:
-                received_bytes += more_bytes
+                received_bytes, room = received_bytes + more_bytes, None
                 protocol.buffer_updated(more_bytes)
         sealed.keep()
         if end is _EOF:
@@ -332,7 +352,7 @@ class TlsTransport(SocketTransport):
         elif end is not None:
             self._send_own()  # OpenSSL's alert
             self._lose(end)
-        else:
+        elif sealed.has_words:
             self._send_own()
         records = at_most_records - sealed.left_records
         if self._watched & READ and sealed.has_rest:
