@@ -9,6 +9,7 @@ import ssl
 import struct
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from pathlib import Path
 from weakref import ref
 
 import pytest
@@ -24,9 +25,10 @@ from ottla.base.limits import (
     TLS_RECORDS_OF_PIECE,
 )
 from ottla.broker.answers import Frame, Later
+from ottla.broker.outbox import TlsOutbox
 from ottla.broker.session import Session
 from ottla.broker.sockets.poller import READ, WRITE
-from ottla.broker.sockets.tls import RECORD_BYTES, Handshake, Sealed
+from ottla.broker.sockets.tls import RECORD_BYTES, Handshake, Sealed, TlsTransport
 from tests.broker.sockets.ends import Peer, TlsPair, World
 
 _SMALL = struct.pack(">i", 5) + b"small"
@@ -264,6 +266,9 @@ async def test_behind_a_send_that_failed_nothing_is_sent(world: World) -> None:
     for _ in range(2):
         with pytest.raises(BrokenPipeError):
             sealed.flush()
+    sealed.encrypt(memoryview(b"more"))
+    with pytest.raises(BrokenPipeError):
+        sealed.flush()
     assert not sealed.unsent
 
 
@@ -297,3 +302,51 @@ async def test_who_sends_a_record_that_was_changed_is_told(world: World) -> None
         bare.send(b"\x17\x03\x03\x00\x40" + bytes(0x40))
         await world.until(lambda: world.ended[-1] == 1)
         assert len(bare.recv(1_000)) == 5 + 2 + 17, "an alert, encrypted"
+
+
+# what is left
+
+
+async def test_the_loop_rests_when_nothing_is_left_of_what_came(world: World) -> None:
+    (peer,) = world.come(1)
+    _one_by_one(peer, struct.pack(">i", 200) + bytes(200))
+    await world.until(lambda: world.sizes == [200])
+    for _ in range(3):
+        await world.turn()
+    assert world.poller._epoll.poll(0) == []
+
+
+def _descriptors() -> list[Path]:
+    return sorted(Path("/proc/self/fd").iterdir())
+
+
+async def test_a_poller_leaves_no_descriptor(pair: TlsPair) -> None:
+    before = _descriptors()
+    world = World(pair)
+    world.come(3, _SMALL)
+    await world.turn()
+    await world.end()
+    assert _descriptors() == before
+
+
+async def test_an_answer_of_one_record_that_is_not_taken_waits(world: World) -> None:
+    (peer,) = world.come(1)
+    assert isinstance(peer.transport, TlsTransport)
+    with suppress(BlockingIOError):
+        while True:
+            peer.transport.connected.send(bytes(1_000))
+    unread: list[int] = []
+    drained: list[int] = []
+    outbox = TlsOutbox(peer.transport, lambda: drained.append(1), lambda fault: None, unread.append)
+    outbox.send((b"answer",))
+    assert (outbox.busy, unread[0] > 6) == (True, True)
+    with socket.socket(fileno=peer.socket.detach()) as bare:
+        bare.setblocking(False)
+
+        def heard() -> bool:
+            with suppress(BlockingIOError):
+                bare.recv(1_000_000)
+            return drained == [1]
+
+        await world.until(heard)
+    assert (outbox.busy, unread[-1]) == (False, 0)
