@@ -32,6 +32,8 @@ from ottla.broker.sockets.tls import RECORD_BYTES, Handshake, Sealed, TlsTranspo
 from tests.broker.sockets.ends import Peer, TlsPair, World
 
 _SMALL = struct.pack(">i", 5) + b"small"
+#: A request to write, by its number: of a client that is gone only these are carried out.
+_PRODUCE = struct.pack(">i", 5) + b"\0\0abc"
 
 
 @pytest.fixture(scope="module")
@@ -245,7 +247,7 @@ async def test_one_that_is_gone_and_not_read_is_not_looked_at_until_its_request_
         return answers.pop(0) if answers else b""
 
     world = World(pair, dispatch)  # type: ignore[arg-type]
-    (peer,) = world.come(1, 100 * _SMALL)
+    (peer,) = world.come(1, 100 * _PRODUCE)
     await world.turn()
     await world.turn()
     assert not peer.transport.is_reading()
