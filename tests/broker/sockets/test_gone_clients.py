@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -15,23 +14,11 @@ from ottla.broker.server import Connection
 from ottla.broker.session import Session
 from ottla.broker.sockets.transport import SocketTransport
 from ottla.wire.apis import ApiKey
-from tests.broker.sockets.ends import TlsPair, World
+from tests.broker.sockets.ends import World
 
 
 def _request(key: ApiKey) -> bytes:
     return struct.pack(">ih", 2, key)
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> TlsPair:
-    return TlsPair(tmp_path_factory.mktemp("tls"))
-
-
-@pytest.fixture(params=["plain", "TLS"])
-async def world(request: pytest.FixtureRequest, pair: TlsPair) -> AsyncIterator[World]:
-    world = World(pair if request.param == "TLS" else None)
-    yield world
-    await world.end()
 
 
 async def test_behind_an_answer_that_nobody_hears_what_was_produced_is_written_and_no_fetch_waits(

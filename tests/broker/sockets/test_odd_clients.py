@@ -36,11 +36,6 @@ _SMALL = struct.pack(">i", 5) + b"small"
 _PRODUCE = struct.pack(">i", 5) + b"\0\0abc"
 
 
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> TlsPair:
-    return TlsPair(tmp_path_factory.mktemp("tls"))
-
-
 @pytest.fixture
 async def world(pair: TlsPair) -> AsyncIterator[World]:
     world = World(pair)

@@ -7,7 +7,6 @@ import socket
 import ssl
 from contextlib import suppress
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,11 +19,6 @@ from tests.broker.sockets.ends import Peer, TlsPair, World
 _CONTENT = bytes(range(251)) * 3_000
 _SIZES = st.one_of(st.integers(0, 300), st.integers(16_000, 17_000), st.integers(0, 600_000))
 _PIECES = st.lists(st.tuples(st.sampled_from(["bytes", "view", "file"]), st.integers(0, 250), _SIZES), max_size=6)
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> TlsPair:
-    return TlsPair(tmp_path_factory.mktemp("tls"))
 
 
 def _heard(peer: Peer, at_most: int) -> bytes:

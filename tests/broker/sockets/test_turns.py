@@ -6,7 +6,7 @@ import asyncio
 import gc
 import socket
 import struct
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from weakref import ref
 
@@ -32,18 +32,6 @@ _BIG = struct.pack(">i", _SIZE) + bytes(_SIZE)
 _SMALL = struct.pack(">i", 5) + b"small"
 #: Connections with such a large frame that are ready in the same turn.
 _MANY = 4 * RECEIVED_TURN_BYTES // _SIZE
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> TlsPair:
-    return TlsPair(tmp_path_factory.mktemp("tls"))
-
-
-@pytest.fixture(params=["plain", "TLS"])
-async def world(request: pytest.FixtureRequest, pair: TlsPair) -> AsyncIterator[World]:
-    world = World(pair if request.param == "TLS" else None)
-    yield world
-    await world.end()
 
 
 def _above_pieces(world: World, received: dict[Connection, int]) -> int:
