@@ -47,17 +47,18 @@ class Sealed:
         "_outgoing",
         "_records",
         "_shared",
-        "_tls",
         "incoming",
         "left_records",
         "socket",
+        "tls",
         "unsent",
     )
 
     def __init__(self, poller: Poller, connected: socket.socket) -> None:
         self.socket = connected
         self.incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls: ssl.SSLObject | None = None
+        #: OpenSSL's side, from `begin` on.
+        self.tls: ssl.SSLObject
         self._shared = poller.shared_memory
         #: What has come and OpenSSL has not yet, and where its records begin.
         self._come = _NOTHING
@@ -70,13 +71,7 @@ class Sealed:
 
     def begin(self, context: ssl.SSLContext) -> None:
         """Behave as this context says. Once, before anything else."""
-        self._tls = context.wrap_bio(self.incoming, self._outgoing, server_side=True)
-
-    @property
-    def tls(self) -> ssl.SSLObject:
-        """OpenSSL's side."""
-        assert self._tls is not None
-        return self._tls
+        self.tls = context.wrap_bio(self.incoming, self._outgoing, server_side=True)
 
     @property
     def has_more(self) -> bool:
@@ -341,8 +336,11 @@ class TlsTransport(SocketTransport):
         assert protocol is not None
         received_bytes, sealed.left_records = 0, at_most_records
         end: Exception | None = None
-        while end is None and self.is_reading() and sealed.feed():
-            more_bytes, end = self._decrypt_into(protocol.get_buffer(-1) if room is None else room)
+        is_dry = False
+        while end is None and not is_dry and self.is_reading() and sealed.feed():
+            here = protocol.get_buffer(-1) if room is None else room
+            more_bytes, end = self._decrypt_into(here)
+            is_dry = more_bytes < len(here)  # OpenSSL has nothing, and may be given no more
             if more_bytes:
                 received_bytes, room = received_bytes + more_bytes, None
                 protocol.buffer_updated(more_bytes)
@@ -355,29 +353,31 @@ class TlsTransport(SocketTransport):
         elif sealed.has_words:
             self._send_own()
         records = at_most_records - sealed.left_records
-        if self._watched & READ and sealed.has_rest:
+        if self._watched & READ and (sealed.has_more if is_dry else sealed.has_rest):
             self._poller.again(self._socket.fileno())
             records = max(records, TLS_RECORDS_OF_PIECE + 1)  # it waits for its turn
         # Each byte is moved twice, and decrypted.
         return max(2 * received_bytes, (records - TLS_RECORDS_OF_PIECE) * RECEIVED_LEAST_BYTES)
 
     def _decrypt_into(self, room: memoryview) -> tuple[int, Exception | None]:
-        """How many bytes came into the room, and why there are no more for now."""
+        """How many bytes came into the room, and what has ended the connection. OpenSSL has something at first."""
         sealed, tls, size_bytes = self._sealed, self._sealed.tls, len(room)
         received_bytes = 0
-        while received_bytes < size_bytes and sealed.feed():
+        while True:
             try:
                 more_bytes: Any = tls.read(size_bytes - received_bytes, room[received_bytes:])
             except ssl.SSLWantReadError:
-                continue  # OpenSSL has taken a part of a record
+                more_bytes = 0  # OpenSSL has taken a part of a record
             except ssl.SSLZeroReturnError:
                 return received_bytes, _EOF
             except OSError as fault:
                 return received_bytes, fault.with_traceback(None)  # it has the frame that keeps the fault
-            if not more_bytes:
-                return received_bytes, _EOF
+            else:
+                if not more_bytes:
+                    return received_bytes, _EOF
             received_bytes += more_bytes
-        return received_bytes, None
+            if received_bytes == size_bytes or not sealed.feed():
+                return received_bytes, None
 
     def _send_own(self) -> None:
         """OpenSSL may have something to say, as when keys are updated. What is not taken is sent when it may be."""
