@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import resource
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from tests.broker.sockets.ends import TlsPair, World
+
+#: Both ends of the connections that end at once, and of those that always have something.
+_FILES = 4_096
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _files() -> Iterator[None]:
+    """Many machines allow 1,024 files until more are asked for, as the broker's process does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.fixture(scope="session")
