@@ -203,11 +203,6 @@ class Connection(asyncio.BufferedProtocol):
         self._is_at_end = is_busy and not self._is_unheard  # else `last_frames` has what waits
         return self._is_at_end
 
-    @property
-    def is_made(self) -> bool:
-        """Whether it has a transport, which will tell of its end."""
-        return self._transport is not None
-
     def close(self) -> None:
         """Close now; what was not sent yet is dropped."""
         if self._transport is not None:

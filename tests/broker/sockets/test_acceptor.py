@@ -67,7 +67,8 @@ async def test_who_comes_when_no_more_files_can_be_opened_is_let_in_when_they_ca
             await some_turns_until(lambda: len(caplog.messages) >= 2)
         assert not door.came
         await some_turns_until(lambda: bool(door.came))
-    assert caplog.messages[0] == "listener DOOR takes no connection for 0 s: [Errno 24] Too many open files"
+    what = "listener DOOR takes no connection for 0 s: [Errno 24] Too many open files"
+    assert caplog.messages[0] == f"{what}; raise the limit of open files (ulimit -n)"
 
 
 async def test_nobody_is_let_in_behind_the_end_although_a_pause_is_over(door: _Door) -> None:

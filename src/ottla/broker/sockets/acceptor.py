@@ -127,7 +127,8 @@ class _Listening:
 
     def _pause(self, fault: OSError) -> None:
         pause_s = self._acceptor.pause_s
-        _log.error("listener %s takes no connection for %g s: %s", self._acceptor.name, pause_s, fault)
+        hint = "; raise the limit of open files (ulimit -n)" if fault.errno == errno.EMFILE else ""
+        _log.error("listener %s takes no connection for %g s: %s%s", self._acceptor.name, pause_s, fault, hint)
         self._watch(0)
         asyncio.get_running_loop().call_later(pause_s, self._resume)
 
