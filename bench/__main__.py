@@ -321,6 +321,7 @@ def clients(peers: dict[str, Peer], rounds: int, scale: float) -> list[Compariso
                     name = client_figures.figure(client, shape)
                     _take(comparison, client, "client_figures", name, peer.bootstrap, scale)
         comparisons.append(comparison)
+        broker_figures.delete_topics(peer.bootstrap)
     return comparisons
 
 

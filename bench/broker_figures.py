@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -19,17 +20,26 @@ NOTE = (
     "transactions. Aims: rates and acknowledged p50 1.0, transactions 3."
 )
 _WAIT_S = 60.0
+_PREFIX = "bench-"
 SIZES = {"100 B": (100, 1_500_000), "1 KB": (1_000, 400_000), "10 KB": (10_000, 50_000)}
 
 
 def new_topic(bootstrap: str, partitions: int = 1) -> str:
     """A topic of its own for one measurement, ready to be written to."""
-    name = f"bench-{uuid.uuid4().hex[:10]}"
+    name = f"{_PREFIX}{uuid.uuid4().hex[:10]}"
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(name, partitions, 1)])[name].result(_WAIT_S)
     while len(admin.list_topics(name, _WAIT_S).topics[name].partitions) < partitions:
         pass
     return name
+
+
+def delete_topics(bootstrap: str, topics: Sequence[str] = ()) -> None:
+    """Delete these, or all that were made for measurements: a whole run would fill 60 GB of a disk."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # kept: without it the answers would be lost
+    named = topics or [name for name in admin.list_topics(timeout=_WAIT_S).topics if name.startswith(_PREFIX)]
+    for answer in admin.delete_topics(list(named)).values():
+        answer.result(_WAIT_S)
 
 
 def produce(bootstrap: str, topic: str, records: int, size: int, **settings: Any) -> float:

@@ -16,9 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka.admin import AdminClient
-
-from bench.broker_figures import new_topic
+from bench.broker_figures import delete_topics, new_topic
 from bench.figure import MEGABYTES, Measure, Unit, Values
 
 NOTE = (
@@ -60,8 +58,7 @@ def filled(bootstrap: str, scale: float) -> Iterator[str]:
         for number in range(_records(scale)):
             producer.send(topic, _VALUE, partition=number // 1_000 % _PARTITIONS)
     yield f"{bootstrap};{topic}"
-    admin = AdminClient({"bootstrap.servers": bootstrap})  # kept: without it the answer would be lost
-    admin.delete_topics([topic])[topic].result(_WAIT_S)
+    delete_topics(bootstrap, [topic])
 
 
 def _ottla(bootstrap: str, topic: str, settings: dict[str, Any], records: int) -> Values:

@@ -133,7 +133,7 @@ def _watch_steps(limit_ms: float) -> None:
 
     taken = Slices._slice
 
-    def timed_slice(self: Slices, steps: Iterator[object]) -> bool:
+    def timed_slice(self: Slices, steps: Iterator[object]) -> tuple[bool, asyncio.Future[Any] | None]:
         def timed() -> Iterator[object]:
             try:
                 while True:

@@ -75,7 +75,7 @@ class Deletions:
         if not damage.name.endswith((LOG, SNAPSHOT)):
             return []
         may_end = damage.name.endswith(LOG) and is_told
-        kept, known = self._kept[log.tp], {each.producer_id for each in log.active_producers()}
+        kept, known = self._kept[log.tp], {each.producer_id for each in log.producers.active()}
         unknown = [
             entry
             for entry in kept.values()
@@ -90,7 +90,7 @@ class Deletions:
 
         Who had no answer for a record that was then deleted may write it again.
         """
-        known = {each.producer_id: (each.producer_epoch, each.last_sequence) for each in log.active_producers()}
+        known = {each.producer_id: (each.producer_epoch, each.last_sequence) for each in log.producers.active()}
         kept = self._kept[log.tp]
         for base, header in [(base, entry.header) for base, entry in kept.items()]:
             if (header.producer_epoch, header.last_sequence) > known.get(header.producer_id, (-1, -1)):

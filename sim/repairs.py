@@ -62,6 +62,6 @@ class Operator:
             (part.log.tp, each)
             for part in parts
             if part is not None
-            for each in part.log.active_producers()
+            for each in part.log.producers.active()
             if each.transaction_start_offset >= 0
         ]

@@ -359,7 +359,7 @@ async def test_a_coordinator_leads_in_the_next_epoch_too() -> None:
                 await producer.commit_transaction()
             part = broker.node.partitions.find("t", 0)
             assert part is not None
-            assert [each.coordinator_epoch for each in part.log.active_producers()] == [epoch]
+            assert [each.coordinator_epoch for each in part.log.producers.active()] == [epoch]
             await broker.stop()
             (broker.data_dir / CLEAN_SHUTDOWN_MARKER).unlink()
             await broker.start()

@@ -53,7 +53,7 @@ def _abort(broker: AsyncBroker, number: int, count: int) -> None:
     """So many aborted transactions in one partition."""
     log = _partition(broker, number).log
     for producer_id in range(log.end_offset, log.end_offset + count):
-        guard = log.begin_verification(producer_id, 0, 0, supports_epoch_bump=False, now_ms=_NOW_MS)
+        guard = log.producers.begin_verification(producer_id, 0, 0, supports_epoch_bump=False, now_ms=_NOW_MS)
         records = batch(b"a", producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True)
         log.append(records, now_ms=_NOW_MS, verification_guard=guard.guard)
         log.append_control(producer_id=producer_id, producer_epoch=0, commit=False, coordinator_epoch=0, now_ms=_NOW_MS)

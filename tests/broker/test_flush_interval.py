@@ -17,8 +17,14 @@ from ottla.log.memory import MemoryStorage
 from ottla.log.partition import PartitionLog
 from ottla.log.results import Origin
 from ottla.testing import AsyncBroker
+from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest
+from ottla.wire.messages.end_txn import EndTxnRequest
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.records import Record, encode_batch
+from tests.broker.own_syncs import syncs_of_this_thread
 from tests.broker.records_io import fetch, produce
 from tests.broker.ticking import some_turns_until
 from tests.broker.wire_client import WireClient, batch
@@ -180,6 +186,59 @@ async def test_a_coordinators_records_and_markers_are_synced_when_the_append_ret
         )
         assert marker.error is ErrorCode.NONE
         assert _partition(broker).log.synced.offset == 2
+
+
+async def _begin_a_transaction(client: WireClient) -> tuple[int, int]:
+    """A record of it is in the first partition of `t`."""
+    begun = await client.ask(ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest("x", 60_000))
+    producer = begun.producer_id, begun.producer_epoch
+    how = {"producer_id": producer[0], "producer_epoch": producer[1], "base_sequence": 0, "transactional": True}
+    data = (TopicProduceData(name="t", partition_data=(PartitionProduceData(0, batch(b"a", **how)),)),)
+    answer = await client.ask(ApiKey.PRODUCE, ProduceRequest("x", -1, 60_000, data), 12)
+    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+    return producer
+
+
+async def _end(client: WireClient, producer: tuple[int, int]) -> None:
+    answer = await client.ask(ApiKey.END_TXN, EndTxnRequest("x", *producer, committed=True), 4)
+    assert answer.error_code == ErrorCode.NONE
+
+
+@pytest.mark.usefixtures("transaction_coordinator")
+async def test_the_markers_of_a_transaction_are_synced_in_another_thread(
+    broker: AsyncBroker, client: WireClient
+) -> None:
+    await broker.node.topics.create("t", 1, {"flush.messages": "1"})
+    producer, log = await _begin_a_transaction(client), _partition(broker).log
+    with syncs_of_this_thread() as made:
+        await _end(client, producer)
+        await some_turns_until(lambda: log.end_offset == 2)
+        assert (log.last_stable_offset, log.synced.offset) == (1, 1), "nobody sees it before the device has it"
+        await some_turns_until(lambda: log.last_stable_offset == 2)
+    assert (made, log.synced.offset) == ([], 2)
+    assert await _state_of(client) == "CompleteCommit"
+
+
+@pytest.mark.usefixtures("transaction_coordinator")
+async def test_a_transaction_has_not_ended_before_the_device_takes_its_marker(
+    broker: AsyncBroker, client: WireClient
+) -> None:
+    storage, partition = await _on_a_device_that_refuses_syncs(broker)
+    storage.refuses = None
+    producer = await _begin_a_transaction(client)
+    storage.refuses = lambda action, name: action == "sync"
+    await _end(client, producer)
+    await some_turns_until(lambda: partition.untold_bytes > 0)
+    assert (await _state_of(client), partition.log.last_stable_offset) == ("PrepareCommit", 1)
+    storage.refuses = None
+    broker.clock.advance(60_000)
+    await some_turns_until(lambda: partition.log.last_stable_offset == partition.log.end_offset)
+    assert await _state_of(client) == "CompleteCommit"
+
+
+async def _state_of(client: WireClient) -> str:
+    answer = await client.ask(ApiKey.DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest(("x",)), 0)
+    return str(answer.transaction_states[0].transaction_state)
 
 
 async def test_what_has_waited_for_flush_ms_is_synced() -> None:

@@ -98,7 +98,7 @@ async def test_no_client_puts_a_marker_where_a_coordinator_keeps_its_transaction
         partition = broker.node.partitions.find(*tp)
         assert partition is not None
         log = partition.log
-        assert all(entry.producer_id < 0 for entry in log.active_producers())
+        assert all(entry.producer_id < 0 for entry in log.producers.active())
     async with _broker(tmp_path) as (_, client):
         await _init(client, _VICTIM)
 

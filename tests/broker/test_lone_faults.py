@@ -86,7 +86,7 @@ async def test_an_error_of_our_own_in_one_partition_keeps_nothing_from_the_other
     assert (first.log_start_offset, second.log_start_offset) == (0, 1)
     assert "retention of first-0 has failed" in caplog.text
     first.end_offset += 1  # there are no records so far
-    first._producers.end_offset = None  # type: ignore[assignment]
+    first.producers.end_offset = None  # type: ignore[assignment]
     _append(broker, "second")
     await _upkeep(broker).flush()
     assert (first.recovery_point, second.recovery_point) == (0, 2)

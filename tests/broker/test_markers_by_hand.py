@@ -109,8 +109,10 @@ def _write_without_asking(broker: AsyncBroker, producer: Producer) -> None:
     partition = broker.node.partitions.find(*T0)
     assert partition is not None
     now_ms = broker.node.clock.now_ms()
-    guard = partition.log.begin_verification(producer[0], 0, producer[1], supports_epoch_bump=True, now_ms=now_ms)
-    partition.log.confirm_verification(producer[0], guard.guard)
+    guard = partition.log.producers.begin_verification(
+        producer[0], 0, producer[1], supports_epoch_bump=True, now_ms=now_ms
+    )
+    partition.log.producers.confirm_verification(producer[0], guard.guard)
     records = batch(b"v", producer_id=producer[0], producer_epoch=producer[1], base_sequence=0, transactional=True)
     assert broker.node.partitions.append(T0, records, origin=Origin.COORDINATOR).error is ErrorCode.NONE
 

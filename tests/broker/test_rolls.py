@@ -1,27 +1,25 @@
 """Segments that end with a request: the event loop syncs no directory, and makes few new segments in one turn."""
 
 import asyncio
-import sys
-from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
-from types import FrameType
 
 import pytest
 
-from ottla.broker.handlers import produce
 from ottla.broker.runtime.partition import Partition
+from ottla.broker.runtime.rolls import ROLLS_AT_ONCE
 from ottla.broker.runtime.slices import TURN_MS
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import produce as p
 from ottla.wire.messages.end_txn import EndTxnRequest
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
+from tests.broker.own_syncs import syncs_of_this_thread
 from tests.broker.ticking import TickingClock, some_turns_until, steps, turns
 from tests.broker.wire_client import WireClient, batch
 
-_MANY = 4 * produce.ROLLS_AT_ONCE
-_FEW = produce.ROLLS_AT_ONCE // 2
+_MANY = 4 * ROLLS_AT_ONCE
+_FEW = ROLLS_AT_ONCE // 2
 _PRODUCE = 12
 #: Two of these are too large for a segment.
 _LARGE = batch(bytes(600_000))
@@ -56,36 +54,19 @@ async def _produce(
     assert {each.error_code for topic in answer.responses for each in topic.partition_responses} == {0}
 
 
-@contextmanager
-def _syncs_of_this_thread() -> Iterator[list[str]]:
-    """Each sync of a file or a directory that the thread of the loop makes."""
-    made: list[str] = []
-
-    def note(_frame: FrameType, event: str, argument: object) -> None:
-        name = getattr(argument, "__name__", "")
-        if event == "c_call" and name in ("fsync", "fdatasync"):
-            made.append(name)
-
-    sys.setprofile(note)
-    try:
-        yield made
-    finally:
-        sys.setprofile(None)
-
-
 @pytest.mark.parametrize("count", [1, _FEW, _MANY])
 async def test_first_segments_that_end_have_their_names_synced_in_another_thread(
     broker: AsyncBroker, client: WireClient, count: int
 ) -> None:
     await _produce(client, range(count))
-    with _syncs_of_this_thread() as made:
+    with syncs_of_this_thread() as made:
         await _produce(client, range(count))
     assert (_segments(broker), made) == (_MANY + count, [])
     assert all(_partition(broker, number).log._segments.is_named for number in range(count))
 
 
 async def test_so_do_those_that_one_request_ends_itself(broker: AsyncBroker, client: WireClient) -> None:
-    with _syncs_of_this_thread() as made:
+    with syncs_of_this_thread() as made:
         await _produce(client, [0, 0, 1, 1, 1])
     assert (_segments(broker), made) == (_MANY + 3, [])
 
@@ -95,7 +76,7 @@ async def test_so_do_those_that_end_with_a_transaction(broker: AsyncBroker, clie
     producer = begun.producer_id, begun.producer_epoch
     how = {"producer_id": producer[0], "producer_epoch": producer[1], "base_sequence": 0, "transactional": True}
     await _produce(client, range(_FEW), batch(b"a", **how), "x")
-    with _syncs_of_this_thread() as made:
+    with syncs_of_this_thread() as made:
         answer = await client.ask(ApiKey.END_TXN, EndTxnRequest("x", *producer, committed=True), 4)
         assert answer.error_code == 0
         await some_turns_until(lambda: _segments(broker) == _MANY + _FEW)

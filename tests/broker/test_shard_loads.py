@@ -153,10 +153,10 @@ async def test_a_marker_comes_before_inputs_whose_records_are_behind_it(broker: 
     decision = Decision((_commit("g", 8),), transactional=TransactionalWrite(77, 0))
     runner.tell(partial(_this, decision))
     broker.node.markers.write([runner.tp], Marker(77, 0, True, 0, 0))
-    begun = log.log.begin_verification(77, -1, 0, supports_epoch_bump=False, now_ms=0)
-    log.log.confirm_verification(77, begun.guard)
+    begun = log.log.producers.begin_verification(77, -1, 0, supports_epoch_bump=False, now_ms=0)
+    log.log.producers.confirm_verification(77, begun.guard)
     await some_turns_until(lambda: not runner._busy)
-    assert log.log.has_ongoing_transaction(77, 0)
+    assert log.log.producers.has_ongoing_transaction(77, 0)
     assert runner.shard.committed("g") == {}
     broker.node.markers.write([runner.tp], Marker(77, 0, True, 0, 0))
     assert runner.shard.committed("g") == {"t": {0: 8}}
@@ -182,8 +182,8 @@ async def test_the_end_of_a_large_transaction_is_applied_in_slices(broker: Async
     assert runner is not None
     assert log is not None
     offsets = 4 * TURN_MS * MAX_OFFSETS_PER_STEP
-    begun = log.log.begin_verification(77, -1, 0, supports_epoch_bump=True, now_ms=0)
-    log.log.confirm_verification(77, begun.guard)
+    begun = log.log.producers.begin_verification(77, -1, 0, supports_epoch_bump=True, now_ms=0)
+    log.log.producers.confirm_verification(77, begun.guard)
     for begin in range(0, offsets, MAX_OFFSETS_PER_STEP):
         part = tuple(_commit("g", 8, number) for number in range(begin, begin + MAX_OFFSETS_PER_STEP))
         decision = Decision(part, transactional=TransactionalWrite(77, 0))

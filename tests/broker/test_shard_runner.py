@@ -112,11 +112,11 @@ async def test_effects_are_carried_out_last(world: World) -> None:
 async def test_a_transactional_decision_is_a_transactional_batch(world: World) -> None:
     partition = world.partitions.find(*TP)
     assert partition is not None
-    begun = partition.log.begin_verification(9, -1, 2, supports_epoch_bump=True, now_ms=world.clock.now_ms())
-    partition.log.confirm_verification(9, begun.guard)
+    begun = partition.log.producers.begin_verification(9, -1, 2, supports_epoch_bump=True, now_ms=world.clock.now_ms())
+    partition.log.producers.confirm_verification(9, begun.guard)
     decision = Decision((LogRecord(b"k", b"1"),), transactional=TransactionalWrite(9, 2))
     world.runner.tell(lambda now_ms: decision)
-    assert partition.log.has_ongoing_transaction(9, 2)
+    assert partition.log.producers.has_ongoing_transaction(9, 2)
     (batch,) = replay(partition.log)
     assert batch.producer_id == 9
     world.runner.marker_written(9, commit=True)

@@ -98,7 +98,7 @@ def test_a_partition_goes_from_apache_kafka_to_us_and_back(tmp_path: Path) -> No
         log = _open(kafka, clean=True)
         assert _values(log) == ["one", "two"]
         kafkas_end = log.end_offset
-        ids = {each.producer_id for each in log.active_producers()}
+        ids = {each.producer_id for each in log.producers.active()}
         assert len(ids) == 2
         append(log, batch(value=b"ours"))
         append(log, idempotent(0, producer_id=900))

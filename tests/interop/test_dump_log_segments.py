@@ -102,7 +102,7 @@ def test_producer_snapshots_hold_what_our_log_holds(directory: Path) -> None:
     log = PartitionLog.open(TP, DirectoryStorage(directory), _CONFIG, NOW_MS, clean=True)
     assert int(newest.name[:20]) == log.end_offset
     assert decode_snapshot(newest.read_bytes(), log.end_offset).history_is_known  # Apache Kafka passes over these
-    for producer in log.active_producers():
+    for producer in log.producers.active():
         (line,) = (line for line in dumped.splitlines() if line.startswith(f"producerId: {producer.producer_id} "))
         assert f"coordinatorEpoch: {producer.coordinator_epoch} " in line
         assert f"lastSequence: {producer.last_sequence} " in line

@@ -54,7 +54,7 @@ def append_in_transaction(
     log: PartitionLog, sequence: int, count: int = 1, *, producer_id: int = 7, epoch: int = 0
 ) -> Appended:
     """Append a transactional batch the way a broker does: verified first."""
-    guard = log.begin_verification(producer_id, sequence, epoch, supports_epoch_bump=False, now_ms=NOW_MS)
+    guard = log.producers.begin_verification(producer_id, sequence, epoch, supports_epoch_bump=False, now_ms=NOW_MS)
     assert guard.error is ErrorCode.NONE, guard.message
     records = idempotent(sequence, count, producer_id=producer_id, epoch=epoch, transactional=True)
     return append(log, records, guard=guard.guard)

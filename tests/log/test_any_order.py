@@ -27,11 +27,15 @@ def _numbers() -> list[range]:
     return [range(at, min(at + _CHUNK, end)) for at in range(begin, end, _CHUNK)]
 
 
-@pytest.mark.parametrize("owes_snapshots", [False, True], ids=["few-producers", "many-producers"])
+@pytest.mark.parametrize(
+    "how",
+    [{}, {"owes_snapshots": True}, {"in_parts": True}],
+    ids=["few-producers", "many-producers", "large-batches"],
+)
 @pytest.mark.parametrize("numbers", _numbers(), ids=lambda numbers: f"{numbers.start}-{numbers.stop}")
-def test_p3_p7_whatever_happens_a_log_keeps_what_it_has_promised(numbers: range, owes_snapshots: bool) -> None:
+def test_p3_p7_whatever_happens_a_log_keeps_what_it_has_promised(numbers: range, how: dict[str, bool]) -> None:
     for number in numbers:
-        history = History(number, owes_snapshots=owes_snapshots)
+        history = History(number, **how)
         try:
             history.run()
         except BaseException as fault:

@@ -372,7 +372,7 @@ def test_a_log_that_begins_again_has_no_transaction_of_which_all_is_deleted() ->
     for _ in range(2):
         log = open_log(left, log_start_offset=start)
         append(log, batch())
-        assert not log.has_ongoing_transaction(7)
+        assert not log.producers.has_ongoing_transaction(7)
         assert log.last_stable_offset == log.end_offset
         left = left.after_kill()
 

@@ -71,14 +71,14 @@ def test_a_snapshot_says_what_was_when_its_segment_began() -> None:
     expected = {}
     for number in range(3):
         log.roll(NOW_MS)
-        expected[log.end_offset] = encode_snapshot(log._producers.producers.values())
+        expected[log.end_offset] = encode_snapshot(log.producers.producers.values())
         for producer_id in range(number, _MANY, 3):
             append(log, idempotent(1, producer_id=producer_id))
         append(log, idempotent(0, producer_id=1, epoch=number + 1))
         end(log, commit=True, producer_id=_MANY, epoch=number)
         append_in_transaction(log, 0, producer_id=_MANY, epoch=number + 1)
     assert not _snapshots(storage).keys() & expected.keys()
-    expected[log.end_offset] = encode_snapshot(log._producers.producers.values())
+    expected[log.end_offset] = encode_snapshot(log.producers.producers.values())
     plan = log.flush_plan()
     append(log, idempotent(0, producer_id=2, epoch=9))
     plan.sync()

@@ -59,7 +59,7 @@ def _written(count: int) -> tuple[MemoryStorage, list[tuple[int, bytes]]]:
 
 
 def _producers(log: PartitionLog) -> list[tuple[int, ...]]:
-    return sorted(tuple(each) for each in log.active_producers())
+    return sorted(tuple(each) for each in log.producers.active())
 
 
 @pytest.mark.parametrize(("clean", "is_theirs"), [(True, False), (False, False), (True, True), (False, True)])

@@ -39,7 +39,7 @@ def _producers(log: PartitionLog) -> dict[int, object]:
             entry.txn_first_offset,
             tuple(entry.batches),
         )
-        for key, entry in log._producers.producers.items()
+        for key, entry in log.producers.producers.items()
     }
 
 
@@ -47,7 +47,7 @@ def test_p3_the_next_sequence_is_accepted() -> None:
     log = open_log()
     assert append(log, idempotent(0, 3)).base_offset == 0
     assert append(log, idempotent(3, 2)).base_offset == 3
-    assert next(log.active_producers())[:3] == (7, 0, 4)
+    assert next(log.producers.active())[:3] == (7, 0, 4)
 
 
 def test_p3_duplicate_batch_is_answered_with_its_first_offset() -> None:
@@ -90,7 +90,7 @@ def test_p3_part_of_a_known_batch_is_out_of_order() -> None:
 def test_p3_sequences_wrap_at_2_to_the_31() -> None:
     log = open_log()
     append(log, idempotent(_SEQUENCE_MAX - 1, 4))
-    assert next(log.active_producers()).last_sequence == 1
+    assert next(log.producers.active()).last_sequence == 1
     assert append(log, idempotent(_SEQUENCE_MAX - 1, 4)).duplicate
     assert append(log, idempotent(2)).error is ErrorCode.NONE
 
@@ -318,7 +318,7 @@ def test_p7_silent_producers_expire_but_not_in_a_transaction() -> None:
     append(log, idempotent(0, producer_id=3), now_ms=NOW_MS + 500)
     assert result_of(log.expire_producers(NOW_MS + 999)) == 0
     assert result_of(log.expire_producers(NOW_MS + 1_000)) == 1
-    assert [each.producer_id for each in log.active_producers()] == [2, 3]
+    assert [each.producer_id for each in log.producers.active()] == [2, 3]
     end(log, commit=True, producer_id=2)
     assert result_of(log.expire_producers(NOW_MS + 5_000)) == 2
 
@@ -329,11 +329,11 @@ def test_p7_producers_expire_in_steps_and_one_that_writes_in_between_stays() -> 
         append(log, idempotent(0, producer_id=producer_id))
     steps = log.expire_producers(NOW_MS + 1_000)
     next(steps)
-    assert len(list(log.active_producers())) == 700
+    assert len(list(log.producers.active())) == 700
     append(log, idempotent(1, producer_id=1_100), now_ms=NOW_MS + 1_000)
     append(log, idempotent(0, producer_id=5_000), now_ms=NOW_MS + 1_000)
     assert result_of(steps) == 1_199
-    assert [each.producer_id for each in log.active_producers()] == [1_100, 5_000]
+    assert [each.producer_id for each in log.producers.active()] == [1_100, 5_000]
 
 
 def test_p7_a_producer_of_old_timestamps_does_not_expire_while_it_writes() -> None:
@@ -406,7 +406,7 @@ def test_p7_rebuilt_producer_state_equals_the_live_one(steps: list[tuple[str, in
     start, live = log.log_start_offset, _producers(log)
     killed = open_log(storage.after_kill(), SMALL, recovery_point=log.recovery_point, log_start_offset=start)
     assert _producers(killed) == live
-    assert list(killed._producers.ongoing) == list(log._producers.ongoing)
+    assert list(killed.producers.ongoing) == list(log.producers.ongoing)
     log.close()
     clean = open_log(storage, SMALL, clean=True, log_start_offset=start)
     assert _producers(clean) == live
@@ -484,5 +484,5 @@ def test_one_of_many_producers_is_looked_up_without_the_others() -> None:
     log = open_log()
     for producer_id in range(5):
         append(log, idempotent(0, producer_id=producer_id))
-    assert list(log.active_producers(3)) == [each for each in log.active_producers() if each.producer_id == 3]
-    assert list(log.active_producers(9)) == []
+    assert list(log.producers.active(3)) == [each for each in log.producers.active() if each.producer_id == 3]
+    assert list(log.producers.active(9)) == []

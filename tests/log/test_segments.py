@@ -50,7 +50,7 @@ def test_segments_roll_when_an_index_is_full() -> None:
 def test_segments_roll_before_a_relative_offset_overflows() -> None:
     log = open_log()
     append(log, batch())
-    log.end_offset = log._producers.end_offset = 2**31
+    log.end_offset = log.producers.end_offset = 2**31
     append(log, batch())
     assert _bases(log) == [0, 2**31]
     assert headers(log.read(2**31, 100))[0].base_offset == 2**31

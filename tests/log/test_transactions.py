@@ -153,27 +153,27 @@ def test_kip_890_a_transaction_must_be_verified_before_its_first_batch() -> None
     log = open_log()
     records = idempotent(0, transactional=True)
     assert append(log, records).error is ErrorCode.INVALID_TXN_STATE
-    guard = log.begin_verification(7, 0, 0, supports_epoch_bump=False, now_ms=NOW_MS)
+    guard = log.producers.begin_verification(7, 0, 0, supports_epoch_bump=False, now_ms=NOW_MS)
     assert guard.needed
     assert append(log, records, guard=guard.guard + 1).error is ErrorCode.INVALID_TXN_STATE
     assert append(log, records, guard=guard.guard).error is ErrorCode.NONE
-    assert not log.begin_verification(7, 1, 0, supports_epoch_bump=False, now_ms=NOW_MS).needed
+    assert not log.producers.begin_verification(7, 1, 0, supports_epoch_bump=False, now_ms=NOW_MS).needed
     assert append(log, idempotent(1, transactional=True)).error is ErrorCode.NONE
 
 
 def test_kip_890_a_confirmation_that_comes_after_the_end_fits_no_later_transaction() -> None:
     log = open_log()
-    late = log.begin_verification(7, 0, 0, supports_epoch_bump=False, now_ms=NOW_MS)
+    late = log.producers.begin_verification(7, 0, 0, supports_epoch_bump=False, now_ms=NOW_MS)
     end(log, commit=False)
     assert append(log, idempotent(0, transactional=True), guard=late.guard).error is ErrorCode.INVALID_TXN_STATE
-    fresh = log.begin_verification(7, 0, 0, supports_epoch_bump=False, now_ms=NOW_MS)
+    fresh = log.producers.begin_verification(7, 0, 0, supports_epoch_bump=False, now_ms=NOW_MS)
     assert fresh.guard not in (late.guard, NO_GUARD)
 
 
 def test_kip_890_a_higher_sequence_does_not_overtake_the_one_that_waits() -> None:
     log = open_log()
-    log.begin_verification(7, 5, 0, supports_epoch_bump=False, now_ms=NOW_MS)
-    guard = log.begin_verification(7, 0, 0, supports_epoch_bump=False, now_ms=NOW_MS).guard
+    log.producers.begin_verification(7, 5, 0, supports_epoch_bump=False, now_ms=NOW_MS)
+    guard = log.producers.begin_verification(7, 0, 0, supports_epoch_bump=False, now_ms=NOW_MS).guard
     records = idempotent(5, transactional=True)
     assert append(log, records, guard=guard).error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert append(log, idempotent(0, transactional=True), guard=guard).error is ErrorCode.NONE
@@ -181,7 +181,7 @@ def test_kip_890_a_higher_sequence_does_not_overtake_the_one_that_waits() -> Non
 
 def test_kip_890_a_version_2_transaction_starts_at_sequence_zero() -> None:
     log = open_log()
-    guard = log.begin_verification(7, 3, 0, supports_epoch_bump=True, now_ms=NOW_MS).guard
+    guard = log.producers.begin_verification(7, 3, 0, supports_epoch_bump=True, now_ms=NOW_MS).guard
     refused = append(log, idempotent(3, transactional=True), guard=guard)
     assert refused.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
@@ -189,7 +189,7 @@ def test_kip_890_a_version_2_transaction_starts_at_sequence_zero() -> None:
 def test_kip_890_the_marker_of_the_transaction_before_keeps_a_version_2_verification() -> None:
     log = open_log()
     append_in_transaction(log, 0, epoch=0)
-    guard = log.begin_verification(7, 0, 1, supports_epoch_bump=True, now_ms=NOW_MS).guard
+    guard = log.producers.begin_verification(7, 0, 1, supports_epoch_bump=True, now_ms=NOW_MS).guard
     end(log, commit=True, epoch=1, transaction_version=2)
     assert append(log, idempotent(0, epoch=1, transactional=True), guard=guard).error is ErrorCode.NONE
 
@@ -197,7 +197,7 @@ def test_kip_890_the_marker_of_the_transaction_before_keeps_a_version_2_verifica
 def test_kip_890_an_old_epoch_is_told_so_before_anything_is_asked() -> None:
     log = open_log()
     append(log, idempotent(0, epoch=2))
-    refused = log.begin_verification(7, 0, 1, supports_epoch_bump=False, now_ms=NOW_MS)
+    refused = log.producers.begin_verification(7, 0, 1, supports_epoch_bump=False, now_ms=NOW_MS)
     assert refused.error is ErrorCode.INVALID_PRODUCER_EPOCH
     assert append(log, idempotent(0, epoch=1, transactional=True)).error is ErrorCode.INVALID_PRODUCER_EPOCH
 
@@ -212,24 +212,24 @@ def test_kip_890_the_group_coordinators_batches_are_verified_too() -> None:
     records = batch(producer_id=7, producer_epoch=0, transactional=True)
     refused = log.append(records, now_ms=NOW_MS, origin=Origin.COORDINATOR)
     assert refused.error is ErrorCode.INVALID_TXN_STATE
-    guard = log.begin_verification(7, -1, 0, supports_epoch_bump=False, now_ms=NOW_MS).guard
+    guard = log.producers.begin_verification(7, -1, 0, supports_epoch_bump=False, now_ms=NOW_MS).guard
     appended = log.append(records, now_ms=NOW_MS, origin=Origin.COORDINATOR, verification_guard=guard)
     assert appended.error is ErrorCode.NONE
-    assert log.has_ongoing_transaction(7)
+    assert log.producers.has_ongoing_transaction(7)
 
 
 def test_kip_890_a_confirmed_verification_lets_the_group_coordinator_append_until_a_marker_comes() -> None:
     log = open_log()
     records = batch(producer_id=7, producer_epoch=0, transactional=True)
-    late = log.begin_verification(7, -1, 0, supports_epoch_bump=False, now_ms=NOW_MS)
-    log.confirm_verification(7, late.guard)
+    late = log.producers.begin_verification(7, -1, 0, supports_epoch_bump=False, now_ms=NOW_MS)
+    log.producers.confirm_verification(7, late.guard)
     end(log, commit=False)
     refused = log.append(records, now_ms=NOW_MS, origin=Origin.COORDINATOR)
     assert refused.error is ErrorCode.INVALID_TXN_STATE
-    fresh = log.begin_verification(7, -1, 0, supports_epoch_bump=False, now_ms=NOW_MS)
-    log.confirm_verification(7, late.guard)
+    fresh = log.producers.begin_verification(7, -1, 0, supports_epoch_bump=False, now_ms=NOW_MS)
+    log.producers.confirm_verification(7, late.guard)
     assert log.append(records, now_ms=NOW_MS, origin=Origin.COORDINATOR).error is ErrorCode.INVALID_TXN_STATE
-    log.confirm_verification(7, fresh.guard)
+    log.producers.confirm_verification(7, fresh.guard)
     assert append(log, idempotent(0, transactional=True)).error is ErrorCode.INVALID_TXN_STATE
     assert log.append(records, now_ms=NOW_MS, origin=Origin.COORDINATOR).error is ErrorCode.NONE
 

@@ -170,4 +170,4 @@ def test_p7_and_is_forgotten_after_its_time() -> None:
     append_in_transaction(log, 0, producer_id=2)
     assert result_of(log.expire_producers(NOW_MS + 999)) == 0
     assert result_of(log.expire_producers(NOW_MS + 1_000)) == 1
-    assert [each.producer_id for each in log.active_producers()] == [2]
+    assert [each.producer_id for each in log.producers.active()] == [2]

@@ -28,8 +28,8 @@ from ottla.wire.batch import (
     parse_end_txn_marker,
     parse_header,
     seal,
-    set_log_append_time,
     set_producer,
+    stamped,
     validate,
 )
 
@@ -173,14 +173,21 @@ def test_offsets_are_assigned_without_touching_the_crc() -> None:
     assert parse_header(buf) == before
 
 
-def test_log_append_time_sets_flag_and_max_timestamp_and_seals() -> None:
-    buf = bytearray(b"before") + make_batch()
-    set_log_append_time(buf, 6, NOW_MS + 99)
-    header = parse_header(buf, 6)
-    assert header.attributes == TIMESTAMP_TYPE_FLAG
-    assert (header.base_timestamp_ms, header.max_timestamp_ms) == (NOW_MS, NOW_MS + 99)
-    check_integrity(buf, 6, header)
-    buf.extend(b"the buffer is not held")
+def test_log_append_time_sets_flag_and_max_timestamp_and_seals_without_touching_the_batch() -> None:
+    before = make_batch()
+    produced = parse_header(before)
+    head, body = stamped(before, produced, 2**40, 17, NOW_MS + 99)
+    assert (len(head), body) == (HEADER_BYTES, memoryview(before)[HEADER_BYTES:])
+    header = parse_header(head + body)
+    check_integrity(head + body, 0, header)
+    assert header == produced._replace(
+        base_offset=2**40,
+        partition_leader_epoch=17,
+        crc=header.crc,
+        attributes=TIMESTAMP_TYPE_FLAG,
+        max_timestamp_ms=NOW_MS + 99,
+    )
+    assert parse_header(before) == produced
 
 
 @pytest.mark.parametrize("commit", [True, False])

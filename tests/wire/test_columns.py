@@ -16,7 +16,7 @@ from ottla.wire.batch import (
     iter_headers,
     join_batch,
     parse_header,
-    set_log_append_time,
+    stamped,
 )
 from ottla.wire.spare_memory import SpareMemory
 from tests.counted_calls import calls
@@ -123,9 +123,8 @@ def test_t9_control_batches_and_skipped_ones_are_not_opened(form: Form) -> None:
 
 @both_forms
 def test_log_append_time_is_every_records_time(form: Form) -> None:
-    batch = bytearray(batches_of(form, [(5, None, b"a", ()), (9, None, b"b", ())]))
-    set_log_append_time(batch, 0, NOW_MS)
-    columns = form.columns.decode_columns(batch)
+    batch = batches_of(form, [(5, None, b"a", ()), (9, None, b"b", ())])
+    columns = form.columns.decode_columns(b"".join(stamped(batch, parse_header(batch), 0, 0, NOW_MS)))
     assert columns.column("timestamp_ms").to_pylist() == [NOW_MS, NOW_MS]
     assert columns.column("timestamp_type").to_pylist() == [1, 1]
 

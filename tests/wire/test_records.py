@@ -14,11 +14,10 @@ from ottla.wire.batch import (
     Compression,
     CorruptBatchError,
     TimestampType,
-    assign_offsets,
     control_batch,
     parse_header,
     seal,
-    set_log_append_time,
+    stamped,
     validate,
 )
 from ottla.wire.spare_memory import SpareMemory
@@ -228,16 +227,13 @@ def test_offsets_ascend_and_may_have_gaps(form: Form) -> None:
 @both_forms
 def test_consumer_records_carry_topic_type_and_epoch(form: Form) -> None:
     record = form.records.Record
-    batch = bytearray(
-        form.records.encode_batch([record(0, NOW_MS, b"k", b"v", (("h", b""),)), record(1, 5, None, b"")])
-    )
+    batch = form.records.encode_batch([record(0, NOW_MS, b"k", b"v", (("h", b""),)), record(1, 5, None, b"")])
     decode = form.records.decode_consumer_records
     where = {"topic": "t", "partition": 300}
     got = decode(batch, 0, parse_header(batch), ConsumerRow, **where)
     assert got[0] == ConsumerRow("t", 300, 0, NOW_MS, 0, b"k", b"v", (("h", b""),), None)
     assert type(got[1]) is ConsumerRow
-    assign_offsets(batch, 0, 1000, 12)
-    set_log_append_time(batch, 0, NOW_MS + 7)
+    batch = b"".join(stamped(batch, parse_header(batch), 1000, 12, NOW_MS + 7))
     got = decode(batch, 0, parse_header(batch), ConsumerRow, **where, start_offset=1001)
     assert got == [ConsumerRow("t", 300, 1001, NOW_MS + 7, 1, None, b"", (), 12)]
     assert got[0].timestamp_type is TimestampType.LOG_APPEND_TIME

@@ -198,6 +198,11 @@ RECEIVED_PIECE_BYTES: Final = IDLE_BUFFER_BYTES
 #: What a receive counts at least that is counted: its fixed cost, and that of a buffer that grows for it.
 RECEIVED_LEAST_BYTES: Final = 16_384
 
+#: A larger batch, which only a raised `max.message.bytes` allows, is written in parts, so many bytes in a step. The
+#: kernel takes two milliseconds for a megabyte of new pages of its cache, and more on a disk that is busy.
+MAX_INLINE_WRITE_BYTES: Final = 2_097_152
+WRITTEN_AT_ONCE_BYTES: Final = 1_048_576
+
 #: Bytes that the records of a batch may take while the broker compresses it anew (`compression.type`): a client's few
 #: bytes may stand for very many.
 MAX_RECOMPRESSED_BYTES: Final = 67_108_864

@@ -102,7 +102,7 @@ def recover(config: BrokerConfig, clock: Clock, disk: Disk, rng: random.Random, 
         tell(Told(Kind.NOTE, METADATA_FOLDER, text))
     partitions.recover(metadata.image, deleted_ids)
     metadata.mend_producer_ids(
-        (each.producer_id for part in partitions.all() for each in part.log.active_producers()),
+        (each.producer_id for part in partitions.all() for each in part.log.producers.active()),
         is_whole=is_whole,
         tell=tell,
     )

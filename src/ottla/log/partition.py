@@ -10,28 +10,28 @@ There is one node and so one copy: the high watermark is the end offset (but see
 transaction is stable at once. A read never opens a batch: it finds a position and returns a slice of the file.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.base.errors import StorageError
 from ottla.base.limits import MAX_RECORD_ERRORS
-from ottla.base.require import require
 from ottla.base.steps import result_of
 from ottla.base.types import TopicPartition
 from ottla.log.cleaner.compaction import Compaction
 from ottla.log.config import LogConfig, TimestampType
 from ottla.log.damage import drop_unreadable
+from ottla.log.deciding import decide, refused
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.findings import Findings
 from ottla.log.flush import FlushPlan, Synced, plan_flush
-from ottla.log.producers import ProducerState, Refusal
+from ottla.log.parts import write_in_parts
+from ottla.log.producers import ProducerState
 from ottla.log.record_checks import Looked
 from ottla.log.recovery import load
 from ottla.log.results import (
     NO_GUARD,
     AbortedTransaction,
-    ActiveProducer,
     Appended,
     Deleted,
     EpochEndOffset,
@@ -39,7 +39,6 @@ from ottla.log.results import (
     Origin,
     Read,
     TimestampOffset,
-    VerificationGuard,
 )
 from ottla.log.retention import deletable_segments
 from ottla.log.rolling import Rolling
@@ -50,13 +49,20 @@ from ottla.log.storage import Buffer, Slice, Storage, sync_whole
 from ottla.log.timestamps import Search, search
 from ottla.log.topic_id import take_topic_id
 from ottla.log.txn_index import AbortsSeal
-from ottla.log.validation import check_client_batch, check_own_batch
 from ottla.log.witnesses import Outside
-from ottla.wire.batch import BatchHeader, at_offset, control_batch, parse_header, set_log_append_time
-from ottla.wire.batch_errors import CorruptBatchError
+from ottla.wire.batch import BatchHeader, at_offset, control_batch, parse_header, stamped
 from ottla.wire.errors import ErrorCode
 
 _NOTHING: Final = Outside()
+
+
+class _Coming(NamedTuple):
+    """A batch as it is written."""
+
+    buffers: tuple[Buffer, ...]
+    #: Its newest record's; and what is answered of it, -1 unless the topic stamps records itself.
+    timestamp_ms: int
+    appended_ms: int
 
 
 class PartitionLog:
@@ -79,7 +85,8 @@ class PartitionLog:
         self._storage = storage
         self._snapshots = Snapshots(storage)
         self._segments: Segments
-        self._producers: ProducerState
+        #: What is known of the producers. Only the log changes it, but for verifications (KIP-890).
+        self.producers: ProducerState
         self.synced: Synced
         self.rolling: Rolling
         self.compaction: Compaction
@@ -119,7 +126,7 @@ class PartitionLog:
             outside=outside,
         )
         log._segments = Segments(storage, loaded.segments)
-        log._producers = loaded.producers
+        log.producers = loaded.producers
         log.log_start_offset, log.end_offset = loaded.log_start_offset, loaded.end_offset
         if clean:
             log.epochs.catch_up()  # what was on the device is not flushed again
@@ -127,7 +134,7 @@ class PartitionLog:
         log.synced = Synced(log, storage, log._segments, loaded.synced_offset)
         log.rolling = Rolling(log, storage, log._segments, log.epochs)
         cleaned = outside.cleaned_offset, loaded.thinned_below
-        log.compaction = Compaction(log, storage, log._segments, log._producers, *cleaned)
+        log.compaction = Compaction(log, storage, log._segments, log.producers, *cleaned)
         log.findings = replace(loaded.findings, mended=(*mended, *loaded.findings.mended))
         return log
 
@@ -147,52 +154,65 @@ class PartitionLog:
         """Append one record batch, giving it its offsets. `records` is neither changed nor kept.
 
         The answer carries Kafka's error code when the batch is refused. A transactional batch that begins a
-        transaction here needs the guard of `begin_verification` (KIP-890). `looked` saves a look at its records
-        (`validation.look_at`); of those it refuses at most `max_named` are named. StorageError when the disk fails.
+        transaction here needs the guard of `producers.begin_verification` (KIP-890). `looked` saves a look at its
+        records (`validation.look_at`); of those it refuses at most `max_named` are named. StorageError when the disk
+        fails.
         """
-        if not records:
-            return self._refused(Refusal(ErrorCode.INVALID_RECORD, "there is no record batch"))
-        try:
-            header = parse_header(records)
-        except CorruptBatchError as fault:
-            return self._refused(Refusal(ErrorCode(fault.error_code), str(fault)))
-        refusal: Refusal | None
-        if origin is Origin.CLIENT:
-            refusal = check_client_batch(records, header, self.config, self.tp, now_ms, looked, max_named)
-        else:
-            require(not header.is_control or origin is Origin.RAFT_LEADER, "append_control writes markers")
-            refusal = check_own_batch(records, header, self.config)
-        if refusal is not None:
-            return self._refused(refusal)
-        idempotent = header.producer_id >= 0
-        if idempotent:
-            if origin is Origin.CLIENT:
-                known = self._producers.find_duplicate(header)
-                if known is not None:
-                    appended_ms = known.timestamp_ms if self._stamps else -1
-                    return Appended(known.first_offset, known.last_offset, appended_ms, self.log_start_offset, True)
-            verify = self.config.transaction_verification
-            refusal = self._producers.check_batch(header, origin, verification_guard, verify=verify)
-            if refusal is not None:
-                return self._refused(refusal)
-        return self._append_checked(records, header, leader_epoch, now_ms)
+        decided = decide(self, records, now_ms, origin, verification_guard, looked, max_named)
+        if isinstance(decided, Appended):
+            return decided
+        return self._append_decided(records, decided, leader_epoch, now_ms)
 
-    def _append_checked(self, records: Buffer, header: BatchHeader, leader_epoch: int, now_ms: int) -> Appended:
-        timestamp_ms, appended_ms = header.max_timestamp_ms, -1
-        if self._stamps:
-            records = bytearray(records)
-            set_log_append_time(records, 0, now_ms)
-            timestamp_ms = appended_ms = now_ms
-        offset, delta = self.end_offset, header.last_offset_delta
+    def append_in_parts(
+        self,
+        records: Buffer,
+        *,
+        now_ms: int,
+        leader_epoch: int,
+        verification_guard: int,
+        looked: Looked | None,
+        max_named: int,
+    ) -> Generator[None, None, Appended]:
+        """The same for a large batch of a client, of which each step writes a part. Who gives it up closes it.
+
+        It is decided in the first step, and there in the last. Until then nobody sees any of it, and nothing else may
+        be appended.
+        """
+        decided = decide(self, records, now_ms, Origin.CLIENT, verification_guard, looked, max_named)
+        if isinstance(decided, Appended):
+            return decided
+        coming = self._coming(records, decided, leader_epoch, now_ms)
         try:
-            segment, position = self._write(records, header, leader_epoch, timestamp_ms, now_ms)
+            segment = self._to_write(decided, leader_epoch, coming.timestamp_ms, now_ms)
+            position = yield from write_in_parts(self._segments, coming.buffers, decided.size_bytes)
         except StorageError:
-            self._producers.refused(header)
+            self.producers.refused(decided)
             raise
+        return self._written(segment, position, decided, coming, now_ms)
+
+    def _coming(self, records: Buffer, header: BatchHeader, leader_epoch: int, now_ms: int) -> _Coming:
+        offset = self.end_offset
+        if self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
+            return _Coming(stamped(records, header, offset, leader_epoch, now_ms), now_ms, now_ms)
+        return _Coming(at_offset(records, header, offset, leader_epoch), header.max_timestamp_ms, -1)
+
+    def _append_decided(self, records: Buffer, header: BatchHeader, leader_epoch: int, now_ms: int) -> Appended:
+        coming = self._coming(records, header, leader_epoch, now_ms)
+        try:
+            segment = self._to_write(header, leader_epoch, coming.timestamp_ms, now_ms)
+            position = segment.write(coming.buffers, header.size_bytes)
+        except StorageError:
+            self.producers.refused(header)
+            raise
+        return self._written(segment, position, header, coming, now_ms)
+
+    def _written(self, segment: Segment, position: int, header: BatchHeader, coming: _Coming, now_ms: int) -> Appended:
+        """A data batch is in the log file."""
+        offset, timestamp_ms = self.end_offset, coming.timestamp_ms
         if header.producer_id >= 0:
-            self._producers.apply_batch(header, offset, timestamp_ms, now_ms, segment.base_offset, position)
+            self.producers.apply_batch(header, offset, timestamp_ms, now_ms, segment.base_offset, position)
         self._advance(segment, position, header, timestamp_ms, now_ms)
-        return Appended(offset, offset + delta, appended_ms, self.log_start_offset)
+        return Appended(offset, offset + header.last_offset_delta, coming.appended_ms, self.log_start_offset)
 
     def append_control(
         self,
@@ -210,9 +230,9 @@ class PartitionLog:
         INVALID_PRODUCER_EPOCH for a late marker (with `transaction_version` 2 or more, KIP-1228's stricter rule),
         TRANSACTION_COORDINATOR_FENCED for one of an older coordinator.
         """
-        refusal = self._producers.check_marker(producer_id, producer_epoch, coordinator_epoch, transaction_version)
+        refusal = self.producers.check_marker(producer_id, producer_epoch, coordinator_epoch, transaction_version)
         if refusal is not None:
-            return self._refused(refusal)
+            return refused(self.log_start_offset, refusal)
         marker = control_batch(
             commit=commit,
             producer_id=producer_id,
@@ -221,8 +241,9 @@ class PartitionLog:
             timestamp_ms=now_ms,
         )
         header, offset = parse_header(marker), self.end_offset
-        segment, position = self._write(marker, header, leader_epoch, now_ms, now_ms)
-        ended = self._producers.apply_marker(
+        segment = self._to_write(header, leader_epoch, now_ms, now_ms)
+        position = segment.write(at_offset(marker, header, offset, leader_epoch), header.size_bytes)
+        ended = self.producers.apply_marker(
             header, offset, committed=commit, coordinator_epoch=coordinator_epoch, now_ms=now_ms
         )
         self._advance(segment, position, header, now_ms, now_ms)
@@ -230,47 +251,23 @@ class PartitionLog:
             self._segments.note_abort(ended)
         return Appended(offset, offset, -1, self.log_start_offset)
 
-    def begin_verification(
-        self, producer_id: int, sequence: int, producer_epoch: int, *, supports_epoch_bump: bool, now_ms: int
-    ) -> VerificationGuard:
-        """Before the first append of a transaction here (KIP-890): the guard that its append must bring.
-
-        `supports_epoch_bump`: the request speaks KIP-890's protocol (transaction version 2).
-        """
-        return self._producers.begin_verification(
-            producer_id, sequence, producer_epoch, supports_epoch_bump=supports_epoch_bump, now_ms=now_ms
-        )
-
-    def confirm_verification(self, producer_id: int, guard: int) -> None:
-        """The coordinator has confirmed the transaction: the next batch of it that the broker writes needs no guard."""
-        self._producers.confirm_verification(producer_id, guard)
-
-    @property
-    def _stamps(self) -> bool:
-        return self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
-
-    def _refused(self, refusal: Refusal) -> Appended:
-        return Appended(-1, -1, -1, self.log_start_offset, False, *refusal)
-
-    def _write(
-        self, records: Buffer, header: BatchHeader, leader_epoch: int, timestamp_ms: int, now_ms: int
-    ) -> tuple[Segment, int]:
-        """Put the batch's bytes at the end of the active segment. Rolls to a new segment first, if it is time."""
-        offset, size_bytes = self.end_offset, header.size_bytes
+    def _to_write(self, header: BatchHeader, leader_epoch: int, timestamp_ms: int, now_ms: int) -> Segment:
+        """The segment at whose end the batch comes. Rolls to a new one first, if it is time."""
+        offset = self.end_offset
         if leader_epoch != self.epochs.latest or self.epochs.is_waiting:
             self.epochs.assign(leader_epoch, offset)  # before a segment is made: one that is empty tells of a loss
         segment = self._segments.to_append()
         last_offset, rolling = offset + header.last_offset_delta, self._segments.is_rolling
-        if rolling or segment.should_roll(self.config, size_bytes, timestamp_ms, last_offset, now_ms):
+        if rolling or segment.should_roll(self.config, header.size_bytes, timestamp_ms, last_offset, now_ms):
             self.roll(now_ms)
             segment = self._segments.active
-        return segment, segment.write(at_offset(records, header, offset, leader_epoch), size_bytes)
+        return segment
 
     def _advance(self, segment: Segment, position: int, header: BatchHeader, timestamp_ms: int, now_ms: int) -> None:
         """The batch is in the log: offsets and indexes follow."""
         offset = self.end_offset
         last_offset = offset + header.last_offset_delta
-        self.end_offset = self._producers.end_offset = last_offset + 1
+        self.end_offset = self.producers.end_offset = last_offset + 1
         segment.note(last_offset, timestamp_ms, position, header.size_bytes)
         segment.modified_ms = now_ms
         self._segments.note(offset, position)
@@ -319,7 +316,7 @@ class PartitionLog:
         """Where in `segment` the records at `limit` begin; its end when they are in a later segment, or not there."""
         if limit == self.end_offset:
             return segment.size_bytes
-        oldest = self._producers.first_unstable_offset()
+        oldest = self.producers.first_unstable_offset()
         # held back; or known from a snapshot, or deleted
         if oldest is None or limit != oldest.first_offset or oldest.position < 0:
             place = self._segments.find(limit)
@@ -345,7 +342,7 @@ class PartitionLog:
     @property
     def last_stable_offset(self) -> int:
         """Where READ_COMMITTED ends: the oldest open transaction's first record, else the high watermark."""
-        oldest, end = self._producers.first_unstable_offset(), self.high_watermark
+        oldest, end = self.producers.first_unstable_offset(), self.high_watermark
         return end if oldest is None else min(max(oldest.first_offset, self.log_start_offset), end)
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
@@ -365,17 +362,9 @@ class PartitionLog:
 
     # ---- producers
 
-    def has_ongoing_transaction(self, producer_id: int, producer_epoch: int | None = None) -> bool:
-        """Whether the producer (of that epoch, when given) has a transaction open in this partition."""
-        return self._producers.has_ongoing_transaction(producer_id, producer_epoch)
-
-    def active_producers(self, producer_id: int | None = None) -> Iterator[ActiveProducer]:
-        """DescribeProducers: those that are known now, each as it is when its turn comes; or only this one."""
-        return self._producers.active(producer_id)
-
     def expire_producers(self, now_ms: int) -> Generator[None, None, int]:
         """In steps: forget producers that were silent for `producer.id.expiration.ms`, with nothing open. How many."""
-        return self._producers.expire(now_ms, self.config.producer_id_expiration_ms)
+        return self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
 
     # ---- deletion
 
@@ -399,7 +388,9 @@ class PartitionLog:
             return self._segments.has_retired
         segments, start_offset = list(self._segments), self.log_start_offset
         count = deletable_segments(segments, self.config, log_start_offset=start_offset, now_ms=now_ms)
-        if count == len(segments):
+        if count == len(segments) and self._segments.is_held:
+            count -= 1  # more is coming into the last one
+        elif count == len(segments):
             try:
                 self.roll(now_ms)
             except StorageError:
@@ -452,7 +443,7 @@ class PartitionLog:
         if self._segments.active.size_bytes == 0:
             return
         self._segments.roll(self.end_offset, self.config, now_ms)
-        self._snapshots.roll(self._producers)
+        self._snapshots.roll(self.producers)
 
     def flush_plan(self) -> FlushPlan:
         """Write indexes that only memory holds, and return what makes the log durable up to its end.
@@ -463,7 +454,7 @@ class PartitionLog:
         if not self.needs_flush:
             return FlushPlan(self.end_offset, (), self._storage)
         return plan_flush(
-            self._storage, self._segments, self._producers, self._snapshots, self.epochs, self.flushed_offset
+            self._storage, self._segments, self.producers, self._snapshots, self.epochs, self.flushed_offset
         )
 
     def mark_flushed(self, plan: FlushPlan) -> None:
@@ -495,5 +486,5 @@ class PartitionLog:
         if sync and active.time_index.changes > changes and not self.needs_flush:
             sync_whole(self._storage, active.files())  # behind a flush, the newest timestamp was not in the index yet
         self.flush(sync=sync)
-        self._snapshots.ensure(self._producers)
+        self._snapshots.ensure(self.producers)
         self._segments.close()

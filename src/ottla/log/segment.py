@@ -148,8 +148,10 @@ class Segment:
 
     def write(self, buffers: Sequence[Buffer], size_bytes: int) -> int:
         """Append one batch's bytes; its position. StorageError leaves the segment as it was."""
-        position = self.size_bytes
-        self.log.append(buffers)
+        position, log = self.size_bytes, self.log
+        if log.size_bytes != position:
+            log.truncate(position)  # what is left of a batch that was given up (`parts`)
+        log.append(buffers)
         self.size_bytes = position + size_bytes
         return position
 
@@ -294,11 +296,10 @@ class Segment:
 
     def is_whole(self, position: int, header: BatchHeader) -> bool:
         """Whether the batch is what its CRC says."""
-        try:
+        with suppress(CorruptDataError):
             check_integrity(self.log.read(position, header.size_bytes), 0, header)
-        except CorruptDataError:
-            return False
-        return True
+            return True
+        return False
 
     def header_at(self, position: int) -> BatchHeader:
         """The header of the batch at `position`. CorruptDataError when there is none, or the file has fewer bytes."""
@@ -378,8 +379,7 @@ class Segment:
 
     @property
     def _mark(self) -> str:
-        """The mark's name: Apache Kafka gives it to a log file that it is about to delete."""
-        return file_name(self.base_offset, LOG) + DELETED
+        return self.log_name + DELETED  # Apache Kafka gives it to a log file that it is about to delete
 
     # ---- recovery
 

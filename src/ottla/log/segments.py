@@ -8,6 +8,7 @@ from itertools import islice, pairwise
 from typing import Final
 
 from ottla.base.errors import StorageError
+from ottla.base.require import require
 from ottla.log.config import LogConfig
 from ottla.log.locating import locate
 from ottla.log.names import LOG, file_name
@@ -39,6 +40,8 @@ class Segments:
         self.active = segments[-1]
         #: The disk has refused a roll in its middle, and may hold a file of the segment that should follow.
         self.is_rolling = False
+        #: A large batch is being written to the active segment (`parts`): nothing may come behind it, nor a roll.
+        self.is_held = False
         #: The first file's name is on the device for certain.
         self.is_named = False
         #: The files may be those of another log by now.
@@ -87,6 +90,7 @@ class Segments:
 
     def to_append(self) -> Segment:
         """The active segment. StorageError behind `close`."""
+        require(not self.is_held, "a large batch is being written")
         if self._is_closed:
             raise StorageError(f"the log with {self.active.log_name} is closed")
         return self.active

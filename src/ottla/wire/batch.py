@@ -64,8 +64,8 @@ __all__ = [
     "parse_header",
     "producer_of",
     "seal",
-    "set_log_append_time",
     "set_producer",
+    "stamped",
     "validate",
     "walk_to",
 ]
@@ -96,7 +96,6 @@ _LENGTH = struct.Struct(">i")
 _BASE_OFFSET = struct.Struct(">q")
 _CRC = struct.Struct(">I")
 _ATTRIBUTES = struct.Struct(">h")
-_MAX_TIMESTAMP = struct.Struct(">q")
 #: Base offset, batch length, last offset delta: what it takes to step over a batch.
 _STEP = struct.Struct(">qi11xi")
 #: Base offset, batch length, leader epoch: what comes before the magic, and the CRC does not cover.
@@ -105,7 +104,7 @@ _SIZE = struct.Struct(">8xi")
 _ATTRIBUTES_OF = struct.Struct(">21xh")
 _PRODUCER_OF = struct.Struct(">43xqhi")
 _PRODUCER = struct.Struct(">qhi")
-_MAGIC_AT, _LENGTH_AT, _LEADER_EPOCH_AT, _CRC_AT, _MAX_TIMESTAMP_AT, _PRODUCER_AT = 16, 8, 12, 17, 35, 43
+_MAGIC_AT, _LENGTH_AT, _LEADER_EPOCH_AT, _CRC_AT, _PRODUCER_AT = 16, 8, 12, 17, 43
 _SEQUENCE_MASK = 0x7FFFFFFF
 #: The smallest batch length there can be.
 _SMALLEST_LENGTH = HEADER_BYTES - LOG_OVERHEAD
@@ -365,12 +364,13 @@ def at_offset(buf: Buffer, header: BatchHeader, base_offset: int, leader_epoch: 
     return _HEAD.pack(base_offset, header.length, leader_epoch), memoryview(buf)[_MAGIC_AT:]
 
 
-def set_log_append_time(buf: MutableBuffer, pos: int, now_ms: int) -> None:
-    """Set the batch's timestamp type to LOG_APPEND_TIME and its time to `now_ms`, and compute its CRC anew."""
-    (attributes,) = _ATTRIBUTES.unpack_from(buf, pos + CRC_START)
-    _ATTRIBUTES.pack_into(buf, pos + CRC_START, attributes | TIMESTAMP_TYPE_FLAG)
-    _MAX_TIMESTAMP.pack_into(buf, pos + _MAX_TIMESTAMP_AT, now_ms)
-    seal(buf, pos)
+def stamped(
+    buf: Buffer, header: BatchHeader, base_offset: int, leader_epoch: int, now_ms: int
+) -> tuple[bytes, memoryview]:
+    """As `at_offset`, with LOG_APPEND_TIME and the batch's time `now_ms`, which the CRC covers."""
+    body, attributes = memoryview(buf)[HEADER_BYTES:], header.attributes | TIMESTAMP_TYPE_FLAG
+    header = header._replace(base_offset=base_offset, partition_leader_epoch=leader_epoch, attributes=attributes)
+    return header_of(header._replace(max_timestamp_ms=now_ms), body), body
 
 
 def mark_as_control(buf: MutableBuffer) -> None:

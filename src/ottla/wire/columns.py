@@ -85,13 +85,9 @@ def decode_columns(
     `headers` only when asked for. Raises CorruptBatchError as `open_batch`, and when the columns would exceed 2 GiB.
     """
     end = _MAX_INT64 if end_offset is None else end_offset
-    part = _Part()
+    part = ColumnsPart()
     for header, cursor in _opened(buf, start_offset, end_offset, skip, check_crc):
         part.add(header, cursor)
-        if part.size_bytes > MAX_COLUMN_BYTES:
-            raise CorruptBatchError(
-                f"batches up to offset {header.last_offset} hold more than {MAX_COLUMN_BYTES} bytes"
-            )
     return part.columns(start_offset, end, with_headers)
 
 
@@ -110,11 +106,11 @@ def decode_in_parts(
     `open_batch`, when it comes to such a batch.
     """
     end = _MAX_INT64 if end_offset is None else end_offset
-    part = _Part()
+    part = ColumnsPart()
     for header, cursor in _opened(buf, start_offset, end_offset, skip, check_crc):
         if part.rows and part.size_bytes + cursor.body_bytes > part_bytes:
             yield part.columns(start_offset, end, with_headers)
-            part = _Part()
+            part = ColumnsPart()
         part.add(header, cursor)
     if part.rows:
         yield part.columns(start_offset, end, with_headers)
@@ -125,8 +121,7 @@ def _opened(
 ) -> Iterator[tuple[BatchHeader, RecordCursor]]:
     """The batches of `buf` that may have records from `start` up to `end`, decompressed one by one."""
     for pos, header in iter_headers(buf):
-        if header.base_offset < 0 or header.last_offset_delta < 0:
-            raise CorruptBatchError(f"a batch from offset {header.base_offset} to {header.last_offset} at {pos}")
+        check_offsets(pos, header)
         if header.last_offset < start or (end is not None and header.base_offset >= end):
             continue
         if header.is_control or (skip is not None and skip(header)):
@@ -136,19 +131,32 @@ def _opened(
         yield header, open_batch(buf, pos, header, check_crc=check_crc)
 
 
-class _Part:
+def check_offsets(pos: int, header: BatchHeader) -> None:
+    """CorruptBatchError for a batch of offsets that cannot be."""
+    if header.base_offset < 0 or header.last_offset_delta < 0:
+        raise CorruptBatchError(f"a batch from offset {header.base_offset} to {header.last_offset} at {pos}")
+
+
+class ColumnsPart:
     """Batches that become columns together."""
 
     def __init__(self) -> None:
+        #: Of all batches that were added; bytes when decompressed.
         self.rows = self.size_bytes = 0
         self._opened: list[tuple[BatchHeader, RecordCursor]] = []
 
     def add(self, header: BatchHeader, cursor: RecordCursor) -> None:
+        """One more batch. CorruptBatchError when the columns would exceed 2 GiB."""
         self.rows += header.record_count
         self.size_bytes += cursor.body_bytes
+        if self.size_bytes > MAX_COLUMN_BYTES:
+            raise CorruptBatchError(
+                f"batches up to offset {header.last_offset} hold more than {MAX_COLUMN_BYTES} bytes"
+            )
         self._opened.append((header, cursor))
 
-    def columns(self, start: int, end: int, with_headers: bool) -> Any:
+    def columns(self, start: int = 0, end: int = _MAX_INT64, with_headers: bool = False) -> Any:
+        """A pyarrow.RecordBatch of their records from offset `start` up to, not including, `end`."""
         columns = _Columns(self.rows, self.size_bytes, with_headers)
         for header, cursor in self._opened:
             columns.filler.fill(cursor, start, end, int(header.timestamp_type))

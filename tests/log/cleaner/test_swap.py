@@ -137,8 +137,8 @@ class _Case:
         assert self.new.keys() & self.committed <= set(committed_offsets(log))
         assert not set(committed_offsets(log)) & (self.old.keys() - self.committed)
         assert log.last_stable_offset == log.end_offset
-        sequences = {each.producer_id: each.last_sequence for each in log.active_producers()}
-        assert sequences == {each.producer_id: each.last_sequence for each in self.before.active_producers()}
+        sequences = {each.producer_id: each.last_sequence for each in log.producers.active()}
+        assert sequences == {each.producer_id: each.last_sequence for each in self.before.producers.active()}
         if go_on:
             clean_all(log, _LATER)
             assert {each.offset: each for each in records(log)} == self.new

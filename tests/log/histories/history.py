@@ -4,7 +4,8 @@ A broker's event loop and its thread for files are played, too: what waits for t
 append and read, and a checkpoint that was put together may be written later.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from itertools import islice
 from random import Random
 from typing import NamedTuple
@@ -16,6 +17,7 @@ from ottla.log.config import LogConfig
 from ottla.log.flush import FlushPlan
 from ottla.log.memory import CrashedError
 from ottla.log.partition import PartitionLog
+from ottla.log.results import Appended
 from ottla.log.txn_index import AbortsSeal
 from ottla.log.witnesses import Outside
 from ottla.wire.errors import ErrorCode
@@ -49,10 +51,16 @@ class History:
     """See the module. `run` raises AssertionError when something is not as it must be; `did` says what happened.
 
     `owes_snapshots`: a snapshot of producers is never written where it is taken, as if there were very many of them.
+    `in_parts`: batches are written in parts, as if they were large, and the broker goes on with other work in between.
     """
 
-    def __init__(self, number: int, *, owes_snapshots: bool = False) -> None:
+    def __init__(self, number: int, *, owes_snapshots: bool = False, in_parts: bool = False) -> None:
         rng = self.rng = Random(number)
+        self._in_parts = in_parts
+        #: The loop goes on while a thread waits for the disk, or between two parts of a batch.
+        self._is_busy = False
+        #: Batches that were written in parts, or were to be: a process that dies closes nothing.
+        self._begun: list[Generator[None, None, Appended]] = []
         self._owes_snapshots = owes_snapshots
         self.did: list[str] = []
         self.promise = rng.choice((Promise.ALL, Promise.ALL, Promise.AFTER_KILLS, Promise.SYNCED))
@@ -141,12 +149,17 @@ class History:
             self.rng.choice((self.kill, self.lose_power))()
 
     def _go_on_meanwhile(self) -> None:
+        if self._is_busy:
+            return
         step = self.rng.choice((self.send, self.send, self.send_again, self.end_transaction, self.roll))
         self.did.append(f"  meanwhile {step.__name__}")
+        self._is_busy = True
         try:
             step()
         except StorageError as fault:
             self.did.append(f"  {fault}")
+        finally:
+            self._is_busy = False
 
     # ---- producers
 
@@ -190,7 +203,7 @@ class History:
         self.did.append(f"  {sender.producer_id}, epoch {sender.epoch}: {sent.sequence} to {sent.value!r}")
         offset = self._log.end_offset
         self._expected.begins(offset, [Seen(sent.key, sent.value)] * sent.count)
-        appended = sender.append(self._log, sent, self._leader_epoch, self._now_ms)
+        appended = self._appended(sender, sent)
         self.did.append(f"    {appended.error.name}, {appended.base_offset} {appended.message}")
         if appended.error is not ErrorCode.NONE:
             self._refused(sender, sent, appended.error)
@@ -203,6 +216,28 @@ class History:
         sent.end_offset = appended.last_offset + 1
         if not self._log.synced.is_due:
             self._answer(sender, sent)
+
+    def _appended(self, sender: Sender, sent: Sent) -> Appended:
+        if not self._in_parts or self._is_busy or self.rng.random() < 0.3:
+            return sender.append(self._log, sent, self._leader_epoch, self._now_ms)
+        upkeep = self.clean, self.delete_records, self.retire, self.delete_retired, self.change_settings
+        syncs = self.sync, self.plan_sync, self.plan_flush, self.go_on_with_a_plan, self.write_checkpoint
+        work = sender.append_in_parts(self._log, sent, self._leader_epoch, self._now_ms)
+        self._begun.append(work)
+        while True:
+            try:
+                next(work)
+            except StopIteration as end:
+                appended: Appended = end.value
+                return appended
+            self._is_busy = True
+            try:
+                for step in self.rng.sample((*upkeep, *syncs), self.rng.randint(0, 3)):
+                    self.did.append(f"    between two parts {step.__name__}")
+                    with suppress(StorageError):
+                        step()
+            finally:
+                self._is_busy = False
 
     def _answer(self, sender: Sender, sent: Sent) -> None:
         """The answer may be lost. One that comes before that of an earlier batch is played as a lost one, too."""

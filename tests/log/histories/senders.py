@@ -1,5 +1,6 @@
 """A producer as a log sees one: it sends in order, and sends again, in order, what has got no answer."""
 
+from collections.abc import Generator
 from dataclasses import dataclass, field
 
 from ottla.log.partition import PartitionLog
@@ -96,6 +97,19 @@ class Sender:
 
     def append(self, log: PartitionLog, sent: Sent, leader_epoch: int, now_ms: int) -> Appended:
         """Send it."""
+        records, guard = self._prepare(log, sent, now_ms)
+        return log.append(records, now_ms=now_ms, leader_epoch=leader_epoch, verification_guard=guard)
+
+    def append_in_parts(
+        self, log: PartitionLog, sent: Sent, leader_epoch: int, now_ms: int
+    ) -> Generator[None, None, Appended]:
+        """Send it, as if it were large."""
+        records, guard = self._prepare(log, sent, now_ms)
+        return log.append_in_parts(
+            records, now_ms=now_ms, leader_epoch=leader_epoch, verification_guard=guard, looked=None, max_named=1
+        )
+
+    def _prepare(self, log: PartitionLog, sent: Sent, now_ms: int) -> tuple[bytes, int]:
         records = batch(
             sent.count,
             key=sent.key,
@@ -108,7 +122,7 @@ class Sender:
         )
         guard = 0
         if self.is_transactional:
-            verified = log.begin_verification(
+            verified = log.producers.begin_verification(
                 self.producer_id,
                 sent.sequence,
                 self.epoch,
@@ -116,7 +130,7 @@ class Sender:
                 now_ms=now_ms,
             )
             guard = verified.guard
-        return log.append(records, now_ms=now_ms, leader_epoch=leader_epoch, verification_guard=guard)
+        return records, guard
 
     def append_marker(self, log: PartitionLog, leader_epoch: int, now_ms: int) -> Appended:
         """Write the marker that ends its transaction."""

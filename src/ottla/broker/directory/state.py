@@ -101,7 +101,7 @@ def state_of(tp: TopicPartition, log: PartitionLog, storage: Storage, now_ms: in
         len(bases),
         log.size_bytes,
         log.recovery_point,
-        sum(each.transaction_start_offset >= 0 for each in log.active_producers()),
+        sum(each.transaction_start_offset >= 0 for each in log.producers.active()),
         Scope(extent, log.findings.damaged, ANY_OFFSET if compacts else was_compacted_below),
         _dirt(log, now_ms, max(bases, default=0)) if compacts else None,
     )
@@ -117,7 +117,7 @@ def _dirt(log: PartitionLog, now_ms: int, active_offset: int) -> Dirt:
 def _held_back(log: PartitionLog, active_offset: int) -> str | None:
     if log.findings.damaged:
         return f"the records at offsets {log.findings.damaged[0]} are gone: a log with a hole is not cleaned"
-    open_since = [each for each in log.active_producers() if 0 <= each.transaction_start_offset < active_offset]
+    open_since = [each for each in log.producers.active() if 0 <= each.transaction_start_offset < active_offset]
     if not open_since:
         return None
     first = min(open_since, key=lambda each: each.transaction_start_offset)

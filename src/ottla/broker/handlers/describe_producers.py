@@ -101,7 +101,7 @@ def _describe(
         # Kafka has a message for a topic that is not there, and none for a partition that its topic does not have.
         message = None if topic in node.image.topics else "This server does not host this topic-partition."
         return PartitionResponse(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
-    producers, states = partition.log.active_producers(), list[ProducerState]()
+    producers, states = partition.log.producers.active(), list[ProducerState]()
     while part := [ProducerState(*each) for each in islice(producers, _AT_ONCE)]:
         made.take(len(part) * PRODUCER_BYTES)
         states += part

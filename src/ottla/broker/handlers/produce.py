@@ -9,10 +9,11 @@ are served; as in Kafka what it writes to one partition does not depend on the o
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Generator, Iterator
 from typing import Any, Final, NamedTuple, Protocol
 
 from ottla.base.errors import CorruptDataError, StorageError
+from ottla.base.limits import MAX_INLINE_WRITE_BYTES
 from ottla.base.types import TopicPartition
 from ottla.broker.answers import Answer, Frame, Later
 from ottla.broker.handlers.encoding import AT_ONCE as ENCODED_AT_ONCE
@@ -30,14 +31,16 @@ from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.topics import HasImage
 from ottla.broker.ports.transactions import HasVerification
 from ottla.broker.runtime.answers import gather, then
-from ottla.broker.runtime.naming import name_first_files
 from ottla.broker.runtime.opening import Opening
 from ottla.broker.runtime.partition import Partition
 from ottla.broker.runtime.recompression import Recompression
+from ottla.broker.runtime.rolls import Rolls
+from ottla.broker.runtime.unverified import Unverified
 from ottla.coordinator.txn.add_partitions_to_txn import produce_error
-from ottla.log.results import NO_GUARD, RecordError
+from ottla.log.record_checks import Looked
+from ottla.log.results import Appended, RecordError
 from ottla.wire.acls import AclOperation, ResourceType
-from ottla.wire.batch import HEADER_BYTES, compression_number, is_transactional, parse_header, producer_of
+from ottla.wire.batch import HEADER_BYTES, compression_number, is_transactional, parse_header
 from ottla.wire.batch_errors import CorruptBatchError
 from ottla.wire.codec import Buffer
 from ottla.wire.compression import Compression
@@ -55,9 +58,6 @@ from ottla.wire.messages.produce import (
 AT_ONCE: Final = 50
 #: So is a larger request to several: checksums and writes of a megabyte take half a millisecond.
 BYTES_AT_ONCE: Final = 4_194_304
-#: So is one with which more segments end, or epochs begin: a new segment has three files, and a snapshot of the
-#: producers; a partition's first record comes with the file of its leader epochs.
-ROLLS_AT_ONCE: Final = 8
 _TOPIC_IDS_FROM = 13
 #: From here on a produce adds its partitions to the transaction (KIP-890's protocol).
 _ADDS_PARTITIONS_FROM = 12
@@ -103,15 +103,6 @@ class _Node(
     """What this handler touches."""
 
 
-class _Unverified(NamedTuple):
-    """A partition whose first batch of a transaction waits for the coordinator."""
-
-    tp: TopicPartition
-    guard: int
-    producer_id: int
-    producer_epoch: int
-
-
 def handle(node: _Node, frame: Frame, offset: int, context: RequestContext) -> Answer:
     """Append; before that, batches are looked at, and compressed as their topics want it (`compression.type`)."""
     request: ProduceRequest | None = decode_few(context, frame, offset)
@@ -138,24 +129,24 @@ def _carry_out(node: _Node, request: ProduceRequest, size_bytes: int, context: R
 def _proceed(produce: "_Produce") -> Any:
     """Append now, or once the transaction coordinator has said yes. A response, or a future of it."""
     deque(produce.find_unverified(), 0)
-    if produce.has_several_producers:
+    if produce.unverified.has_several_producers:
         return produce.refuse_all(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if not produce.unverified:
+    if not produce.unverified.partitions:
         return _append(produce, {})
     return then(produce.verify(), lambda errors: _append(produce, errors))
 
 
 def _append(produce: "_Produce", errors: dict[TopicPartition, ErrorCode]) -> Any:
     deque(produce.find_rolls(), 0)
-    if produce.must_wait:
+    if produce.rolls.must_wait:
         return produce.start(_append_slowly(produce, errors), "a produce with which files are made")
     deque(produce.append(errors), 0)
     return produce.response()
 
 
 async def _append_slowly(produce: "_Produce", errors: dict[TopicPartition, ErrorCode]) -> ProduceResponse:
-    await name_first_files(produce.unnamed)
-    await produce.run(produce.append(errors))
+    await produce.rolls.name_files()
+    await produce.run(produce.append(errors, waits=True))
     response: ProduceResponse | asyncio.Future[ProduceResponse] = produce.response()
     return await response if isinstance(response, asyncio.Future) else response
 
@@ -170,11 +161,20 @@ async def _slowly(node: _Node, produce: "_Produce", context: RequestContext) -> 
     if preparing is not None:
         await preparing
     await produce.run(produce.find_unverified())
-    if produce.has_several_producers:
+    if produce.unverified.has_several_producers:
         return produce.refuse_all(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    errors = await produce.verify() if produce.unverified else {}
+    errors = await produce.verify() if produce.unverified.partitions else {}
     await produce.run(produce.find_rolls())
     return await _append_slowly(produce, errors)
+
+
+class _Batch(NamedTuple):
+    """A batch that the log is asked to append."""
+
+    partition: Partition
+    records: Buffer
+    guard: int
+    looked: Looked | None
 
 
 class _Produce:
@@ -193,18 +193,12 @@ class _Produce:
         self.refused: frozenset[str] = frozenset()
         self._recompression = Recompression()
         self._opening = Opening()
-        #: The partitions with transactional batches whose transaction is not open in the partition yet.
-        self.unverified: list[_Unverified] = []
-        self._guards: dict[TopicPartition, int] = {}
-        #: The partitions whose first segment ends with this request, before the device knows its name.
-        self.unnamed: dict[Partition, None] = {}
-        self._rolls = 0
-        #: The ids and epochs of the transactional batches.
-        self._producers: set[tuple[int, int]] = set()
+        self.unverified = Unverified(adds_partitions=context.api_version >= _ADDS_PARTITIONS_FROM)
         self._topics: list[TopicProduceResponse] = []
         self._count = 0
         for topic in request.topic_data:
             self._count += len(topic.partition_data) or 1  # a name alone is looked at, too
+        self.rolls = Rolls(self._count)
         #: Partitions and refused records that the answer names.
         self._named = self._count
 
@@ -217,7 +211,7 @@ class _Produce:
         """Carry out long work of this request."""
         return self._node.slices.start(work, what)
 
-    async def run(self, steps: Iterator[None]) -> None:
+    async def run(self, steps: Iterator[object]) -> None:
         """Take steps of it in slices, which are charged to the client."""
         await self._node.slices.run(counted(self._context, steps))
 
@@ -266,74 +260,43 @@ class _Produce:
         """Find the partitions for which the transaction coordinator has to be asked."""
         if self._request.transactional_id is None or self._request.acks not in _ACKS:
             return
-        bumps = self._context.api_version >= _ADDS_PARTITIONS_FROM
-        verifies = bumps or self._node.config.flag("transaction.partition.verification.enable")
+        adds = self._context.api_version >= _ADDS_PARTITIONS_FROM
+        verifies = adds or self._node.config.flag("transaction.partition.verification.enable")
         now_ms = self._node.clock.now_ms()
         for topic in self._request.topic_data:
             for data in topic.partition_data:
                 partition = self._find(topic, data.index)
-                records = data.records
-                if not isinstance(partition, Partition) or records is None or len(records) < HEADER_BYTES:
-                    continue
-                if not is_transactional(records) or partition.tp.topic in INTERNAL_TOPICS:
-                    continue
-                producer_id, epoch, sequence = producer_of(records)
-                self._producers.add((producer_id, epoch))
-                if not verifies:
-                    continue
-                verification = partition.log.begin_verification(
-                    producer_id, sequence, epoch, supports_epoch_bump=bumps, now_ms=now_ms
-                )
-                if verification.needed:
-                    self.unverified.append(_Unverified(partition.tp, verification.guard, producer_id, epoch))
+                if isinstance(partition, Partition):
+                    self.unverified.add(partition, data.records, now_ms, verifies=verifies)
                 yield
-
-    @property
-    def has_several_producers(self) -> bool:
-        """Whether batches are of several transactions: the coordinator would be asked about one of them only."""
-        return len(self._producers) > 1
 
     def verify(self) -> "asyncio.Future[dict[TopicPartition, ErrorCode]]":
         """Ask the transaction coordinator about them."""
-        first = self.unverified[0]
-        self._guards = {each.tp: each.guard for each in self.unverified}
         assert self._request.transactional_id is not None
+        verify_only = self._context.api_version < _ADDS_PARTITIONS_FROM
         return self._node.verification.ask(
             self._request.transactional_id,
-            first.producer_id,
-            first.producer_epoch,
-            [each.tp for each in self.unverified],
-            verify_only=self._context.api_version < _ADDS_PARTITIONS_FROM,
+            *self.unverified.producer,
+            self.unverified.partitions,
+            verify_only=verify_only,
         )
 
     def find_rolls(self) -> Iterator[None]:
-        """Find the partitions whose segments end with this request, or with the transaction that it writes in, or whose
-        epochs begin.
-
-        None where they are few, and none waits for the device.
-        """
-        now_ms, seen = self._node.clock.now_ms(), set[Partition]()
+        """Find what has to be waited for."""
+        now_ms = self._node.clock.now_ms()
         for topic in self._request.topic_data:
             for data in topic.partition_data:
                 partition, records = self._find(topic, data.index), data.records
-                if isinstance(partition, Partition) and records is not None:
-                    rolling = partition.log.rolling
-                    is_unnamed = rolling.needs_name
-                    if self._count > ROLLS_AT_ONCE or is_unnamed:
-                        is_next = partition in seen or rolling.comes_with(records, now_ms)
-                        self._rolls += is_next or rolling.writes_epoch(partition.leader_epoch)
-                        if is_unnamed and (is_next or rolling.comes_behind(records, now_ms)):
-                            self.unnamed[partition] = None
-                        seen.add(partition)
+                batch = None if records is None else self._recompression.changed(records)
+                if isinstance(partition, Partition) and batch is not None and not isinstance(batch, CorruptBatchError):
+                    self.rolls.add(partition, batch, now_ms)
                 yield
 
-    @property
-    def must_wait(self) -> bool:
-        """Whether it must be appended in slices, or when the device knows some names."""
-        return self._rolls > ROLLS_AT_ONCE or bool(self.unnamed)
+    def append(self, errors: dict[TopicPartition, ErrorCode], *, waits: bool = False) -> Iterator[Any]:
+        """Append each partition's batch unless it is refused; `errors` are what the transaction coordinator says.
 
-    def append(self, errors: dict[TopicPartition, ErrorCode]) -> Iterator[None]:
-        """Append each partition's batch unless it is refused; `errors` are what the transaction coordinator says."""
+        In slices it `waits`, where others write a large batch, and writes its own in parts.
+        """
         version = self._context.api_version
         adds, knows = version >= _ADDS_PARTITIONS_FROM, version >= _KNOWS_ABORTABLE_FROM
         refused = {
@@ -344,7 +307,15 @@ class _Produce:
         for topic in self._request.topic_data:
             answers = []
             for data in topic.partition_data:
-                answers.append(self._append_one(topic, data.index, data.records, refused))
+                if waits and isinstance(partition := self._find(topic, data.index), Partition):
+                    yield from partition.until_free()
+                checked = self._check(topic, data.index, data.records, refused)
+                if not isinstance(checked, _Batch):
+                    answers.append(checked)
+                elif waits and len(checked.records) > MAX_INLINE_WRITE_BYTES:
+                    answers.append((yield from self._append_in_parts(data.index, checked)))
+                else:
+                    answers.append(self._append_one(data.index, checked))
                 yield
             self._topics.append(TopicProduceResponse(topic.topic_id, topic.name, tuple(answers)))
 
@@ -404,13 +375,14 @@ class _Produce:
             topics.append(topic._replace(partition_responses=tuple(answers)))
         return ProduceResponse(tuple(topics))
 
-    def _append_one(
+    def _check(
         self,
         topic: TopicProduceData,
         index: int,
         records: Buffer | None,
         refused: dict[TopicPartition, ErrorCode],
-    ) -> PartitionProduceResponse:
+    ) -> "PartitionProduceResponse | _Batch":
+        """What to append; or why it is refused before the log is asked."""
         partition = self._find(topic, index)
         if not isinstance(partition, Partition):
             return _error(index, partition)
@@ -429,29 +401,53 @@ class _Produce:
         if isinstance(batch, CorruptBatchError):
             self._tell(partition.tp, ErrorCode(batch.error_code), str(batch))
             return _error(index, ErrorCode(batch.error_code), str(batch))
-        looked = self._opening.looked(records)
+        return _Batch(partition, batch, self.unverified.guard(partition.tp), self._opening.looked(records))
+
+    def _append_one(self, index: int, batch: "_Batch") -> PartitionProduceResponse:
+        partition = batch.partition
         try:
             appended = partition.log.append(
-                batch,
+                batch.records,
                 now_ms=self._node.clock.now_ms(),
                 leader_epoch=partition.leader_epoch,
-                verification_guard=self._guards.get(partition.tp, NO_GUARD),
-                looked=looked,
+                verification_guard=batch.guard,
+                looked=batch.looked,
                 max_named=self._opening.nameable,
             )
         except StorageError as fault:
-            return _error(index, self._node.partitions.faults.report(partition.tp, fault), str(fault))
+            return self._failed(index, partition, fault)
+        return self._appended(index, batch, appended)
+
+    def _append_in_parts(self, index: int, batch: "_Batch") -> Generator[None, None, PartitionProduceResponse]:
+        try:
+            appended = yield from batch.partition.append_in_parts(
+                batch.records,
+                now_ms=self._node.clock.now_ms(),
+                verification_guard=batch.guard,
+                looked=batch.looked,
+                max_named=self._opening.nameable,
+            )
+        except StorageError as fault:
+            return self._failed(index, batch.partition, fault)
+        return self._appended(index, batch, appended)
+
+    def _failed(self, index: int, partition: Partition, fault: StorageError) -> PartitionProduceResponse:
+        return _error(index, self._node.partitions.faults.report(partition.tp, fault), str(fault))
+
+    def _appended(self, index: int, batch: "_Batch", appended: Appended) -> PartitionProduceResponse:
+        """The log's answer, for the client."""
+        partition = batch.partition
         if appended.error is not ErrorCode.NONE:
             self._named += len(appended.record_errors)
             self._tell(partition.tp, appended.error, appended.message)
-            if looked is None:
+            if batch.looked is None:
                 self._opening.nameable -= len(appended.record_errors)
             answer = _error(index, appended.error, appended.message, appended.record_errors)
-            early = appended.error is ErrorCode.INVALID_RECORD and not _is_one_batch(batch)
+            early = appended.error is ErrorCode.INVALID_RECORD and not _is_one_batch(batch.records)
             if appended.error not in _WITHOUT_LOG_START and not early:
                 answer = answer._replace(log_start_offset=partition.log.log_start_offset)
             return answer
-        size_bytes = 0 if appended.duplicate else len(batch)
+        size_bytes = 0 if appended.duplicate else len(batch.records)
         if partition.log.synced.is_due:
             self._syncs[partition.tp] = self._node.partitions.syncs.after(partition, size_bytes)
         elif not appended.duplicate:

@@ -71,7 +71,7 @@ def _verify_and_commit(node: _Node, request: TxnOffsetCommitRequest, context: Re
     if partition is None or not (adds or verify):
         return _commit(node, request)
     log, producer_id = partition.log, request.producer_id
-    begun = log.begin_verification(
+    begun = log.producers.begin_verification(
         producer_id, NO_SEQUENCE, request.producer_epoch, supports_epoch_bump=adds, now_ms=node.clock.now_ms()
     )
     if begun.error is not ErrorCode.NONE:
@@ -85,7 +85,7 @@ def _verify_and_commit(node: _Node, request: TxnOffsetCommitRequest, context: Re
     def verified(errors: dict[TopicPartition, ErrorCode]) -> Any:
         error = errors[tp]
         if error is ErrorCode.NONE:
-            log.confirm_verification(producer_id, begun.guard)
+            log.producers.confirm_verification(producer_id, begun.guard)
             return _commit(node, request)
         knows = context.api_version >= _KNOWS_ABORTABLE_FROM
         return refuse_transactional_commit(

@@ -6,7 +6,7 @@ has used too much gets his answer at once, which says for how long nothing of hi
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import partial
 from hashlib import blake2b
 from typing import Any, Final, Protocol
@@ -233,16 +233,20 @@ class Charge:
         return Throttled(answer, self.throttle_ms) if self.throttle_ms else answer
 
     def timed(self, steps: Iterator[Any]) -> Iterator[Any]:
-        """The steps of work in slices, each of them charged."""
-        while True:
-            self._since_ns = self._quotas.nanos()
-            try:
-                step = next(steps)
-            except StopIteration:
-                return
-            finally:
-                self._pause()  # what the step has not charged itself (`requested`)
-            yield step
+        """The steps of work in slices, each of them charged. When they are given up, they are ended."""
+        try:
+            while True:
+                self._since_ns = self._quotas.nanos()
+                try:
+                    step = next(steps)
+                except StopIteration:
+                    return
+                finally:
+                    self._pause()  # what the step has not charged itself (`requested`)
+                yield step
+        finally:
+            if isinstance(steps, Generator):
+                steps.close()
 
     def _go_on(self, encode: Callable[[Any], Answer], result: Any) -> Answer:
         self._since_ns = self._quotas.nanos()

@@ -11,14 +11,15 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import takewhile
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ottla.base.limits import MAX_INLINE_MARKERS
 from ottla.base.require import require
 from ottla.base.types import TopicPartition
 from ottla.broker.metadata.names import NOT_IN_TRANSACTIONS
-from ottla.broker.runtime.answers import ready
+from ottla.broker.runtime.answers import ready, then
 from ottla.broker.runtime.coordinators import Coordinators
 from ottla.broker.runtime.partitions import Partitions
 from ottla.broker.runtime.slices import Slices
@@ -37,6 +38,22 @@ class Marker(NamedTuple):
     coordinator_epoch: int
     #: 0, or 2 for KIP-890's protocol (`TransactionVersion` of WriteTxnMarkers v2).
     transaction_version: int
+
+
+class _Results(NamedTuple):
+    """What becomes of a marker in each partition."""
+
+    errors: dict[TopicPartition, ErrorCode]
+    #: Where the device has to have it first (`flush.messages`).
+    syncs: "dict[TopicPartition, asyncio.Future[ErrorCode]]"
+
+    def when_synced(self) -> "asyncio.Future[dict[TopicPartition, ErrorCode]]":
+        """The outcomes, when they are certain."""
+        if not self.syncs:
+            return ready(self.errors)
+        errors = asyncio.gather(*self.syncs.values())
+        outcomes = then(errors, lambda synced: self.errors | dict(zip(self.syncs, synced, strict=True)))
+        return outcomes if isinstance(outcomes, asyncio.Future) else ready(outcomes)
 
 
 _log = logging.getLogger(__name__)
@@ -66,48 +83,50 @@ class Markers:
     ) -> "asyncio.Future[dict[TopicPartition, ErrorCode]]":
         """End the producer's transaction in each partition; the outcome for each.
 
-        It is done at once, or in slices where there are many partitions. It ends early when it is not wanted any more.
+        It is done at once, or in slices where there are many partitions, or a large batch is just written to one. It
+        ends early when it is not wanted any more.
         `decided_for` is the transactional id whose coordinator has decided so: then no epoch is too low.
         """
-        results: dict[TopicPartition, ErrorCode] = {}
+        results = _Results({}, {})
         steps = takewhile(lambda _: is_wanted(), self._steps(partitions, marker, results, decided_for))
-        if len(partitions) > MAX_INLINE_MARKERS:
+        if len(partitions) > MAX_INLINE_MARKERS or any(self._partitions.is_held(tp) for tp in partitions):
             return self._slices.start(self._write_slowly(steps, results), "writing the markers of a transaction")
         deque(steps, 0)
-        return ready(results)
+        return results.when_synced()
 
-    async def _write_slowly(
-        self, steps: Iterator[None], results: dict[TopicPartition, ErrorCode]
-    ) -> dict[TopicPartition, ErrorCode]:
+    async def _write_slowly(self, steps: Iterator[object], results: "_Results") -> dict[TopicPartition, ErrorCode]:
         await self._slices.run(steps)
-        return results
+        return await results.when_synced()
 
     def known(self, tp: TopicPartition, producer_id: int) -> ActiveProducer | None:
         """What a partition that this node leads knows of a producer."""
         partition = self._partitions.find(*tp)
         if partition is None:
             return None
-        return next(partition.log.active_producers(producer_id), None)
+        return next(partition.log.producers.active(producer_id), None)
 
     def _steps(
         self,
         partitions: Sequence[TopicPartition],
         marker: Marker,
-        results: dict[TopicPartition, ErrorCode],
+        results: "_Results",
         decided_for: str | None,
-    ) -> Iterator[None]:
+    ) -> Iterator[Any]:
         for tp in partitions:
             if tp.topic in NOT_IN_TRANSACTIONS:  # a coordinator of before may have let it in: nothing of it is there
-                results[tp] = ErrorCode.NONE
+                results.errors[tp] = ErrorCode.NONE
                 yield
                 continue
-            error = self._append(tp, marker)
+            yield from self._partitions.until_free(tp)
+            error = self._append(tp, marker, results)
             if decided_for is not None and error in _FENCED:
-                error = self._overrule(tp, marker, error, decided_for)
-            results[tp] = error
+                error = self._overrule(tp, marker, error, decided_for, results)
+            results.errors[tp] = error
             yield
 
-    def _append(self, tp: TopicPartition, marker: Marker) -> ErrorCode:
+    def _append(self, tp: TopicPartition, marker: Marker, results: "_Results") -> ErrorCode:
+        """A marker of the groups' topic is synced at once: its shard goes on from it, in the order of the log."""
+        is_groups = tp.topic == self._groups.topic
         appended = self._partitions.append_marker(
             tp,
             producer_id=marker.producer_id,
@@ -115,8 +134,9 @@ class Markers:
             commit=marker.commit,
             coordinator_epoch=marker.coordinator_epoch,
             transaction_version=marker.transaction_version,
+            unsynced=None if is_groups else partial(results.syncs.__setitem__, tp),
         )
-        if appended.error is ErrorCode.NONE and tp.topic == self._groups.topic:
+        if appended.error is ErrorCode.NONE and is_groups:
             runner = self._groups.runner(tp.partition)
             if runner is not None:
                 runner.marker_written(marker.producer_id, commit=marker.commit)
@@ -132,7 +152,9 @@ class Markers:
         self._told[told] = None
         return True
 
-    def _overrule(self, tp: TopicPartition, marker: Marker, refused: ErrorCode, transactional_id: str) -> ErrorCode:
+    def _overrule(
+        self, tp: TopicPartition, marker: Marker, refused: ErrorCode, transactional_id: str, results: "_Results"
+    ) -> ErrorCode:
         """End what the coordinator has decided where the partition has seen higher epochs; the outcome."""
         known = self.known(tp, marker.producer_id)
         require(known is not None, f"{tp} refuses the marker of producer {marker.producer_id}, and knows it not")
@@ -148,10 +170,10 @@ class Markers:
         elif _is_later(known, marker):
             # Its producer, if it lives, must not go on with the rest of it.
             above = min(known.producer_epoch + 1, MAX_PRODUCER_EPOCH)
-            error = self._append(tp, forced._replace(commit=False, producer_epoch=above))
+            error = self._append(tp, forced._replace(commit=False, producer_epoch=above), results)
             outcome = "a later one is open there, which no coordinator has, and which is aborted"
         else:
-            error = self._append(tp, forced)
+            error = self._append(tp, forced, results)
             outcome = "its marker is written with the epochs of the partition"
         if self._is_news(transactional_id, tp):
             _tell(transactional_id, tp, marker, known, f"{refused.name}: {outcome} ({error.name})")

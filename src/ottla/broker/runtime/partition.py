@@ -1,10 +1,15 @@
 """One partition that this node leads, and who waits for it to grow."""
 
+import asyncio
+from collections.abc import Generator, Iterator
 from typing import Final, Protocol
 
 from ottla.base.types import TopicPartition
 from ottla.broker.runtime.wakes import Wakes
 from ottla.log.partition import PartitionLog
+from ottla.log.record_checks import Looked
+from ottla.log.results import Appended
+from ottla.log.storage import Buffer
 from ottla.wire.errors import ErrorCode
 
 #: So many are told of each batch.
@@ -28,6 +33,7 @@ class Partition:
 
     __slots__ = (
         "_has_told",
+        "_held",
         "_owed_bytes",
         "_wakes",
         "_watchers",
@@ -48,6 +54,8 @@ class Partition:
         self.synced_ms: int | None = None
         #: What watchers were not told of when it came: the sync that it waited for was refused.
         self.untold_bytes = 0
+        #: While a large batch is written in parts: done when it is there, or given up.
+        self._held: asyncio.Future[None] | None = None
         #: In the order in which they came. (A set has the order of addresses: no run would be like the one before.)
         self._watchers: dict[Watcher, None] = {}
         self._wakes = wakes
@@ -65,6 +73,36 @@ class Partition:
         if current in (-1, self.leader_epoch):
             return ErrorCode.NONE
         return ErrorCode.FENCED_LEADER_EPOCH if current < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a large batch is being written: who wants to append has to wait (`until_free`)."""
+        return self._held is not None
+
+    def until_free(self) -> "Iterator[asyncio.Future[None]]":
+        """Steps for `Slices`: behind them nobody writes a large batch here."""
+        while self._held is not None:
+            yield self._held
+
+    def append_in_parts(
+        self, records: Buffer, *, now_ms: int, verification_guard: int, looked: Looked | None, max_named: int
+    ) -> Generator[None, None, Appended]:
+        """Append a large batch of a client where it `is_held` by nobody, as `PartitionLog.append_in_parts`."""
+        held = self._held = asyncio.get_running_loop().create_future()
+        try:
+            return (
+                yield from self.log.append_in_parts(
+                    records,
+                    now_ms=now_ms,
+                    leader_epoch=self.leader_epoch,
+                    verification_guard=verification_guard,
+                    looked=looked,
+                    max_named=max_named,
+                )
+            )
+        finally:
+            self._held = None
+            held.set_result(None)
 
     def watch(self, watcher: Watcher) -> None:
         """Tell `watcher` about changes, until `unwatch`."""

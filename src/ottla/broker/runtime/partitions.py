@@ -136,8 +136,12 @@ class Partitions:
         commit: bool,
         coordinator_epoch: int,
         transaction_version: int,
+        unsynced: "Callable[[asyncio.Future[ErrorCode]], None] | None" = None,
     ) -> Appended:
-        """End a producer's transaction in `tp`; errors as in `PartitionLog.append_control`, or as in `append`."""
+        """End a producer's transaction in `tp`; errors as in `PartitionLog.append_control`, or as in `append`.
+
+        Where `flush.messages` asks for a sync, who gives `unsynced` hears what to wait for; else it is done here.
+        """
         partition = self._partitions.get(tp)
         if partition is None:
             return _not_here(tp)
@@ -151,12 +155,25 @@ class Partitions:
                 leader_epoch=partition.leader_epoch,
                 transaction_version=transaction_version,
             )
+            if unsynced is not None and partition.log.synced.is_due:
+                unsynced(self.syncs.after(partition, MARKER_BATCH_BYTES))
+                return appended
             self._sync(partition, MARKER_BATCH_BYTES)
         except StorageError as fault:
             return _failed(self.faults.report(tp, fault), fault)
         if appended.error is ErrorCode.NONE:
             partition.appended(MARKER_BATCH_BYTES)
         return appended
+
+    def is_held(self, tp: TopicPartition) -> bool:
+        """Whether a large batch is being written to `tp`: no marker can be written meanwhile."""
+        partition = self._partitions.get(tp)
+        return partition is not None and partition.is_held
+
+    def until_free(self, tp: TopicPartition) -> "Iterator[asyncio.Future[None]]":
+        """Steps for `Slices`: behind them a marker can be written to `tp`."""
+        partition = self._partitions.get(tp)
+        return iter(()) if partition is None else partition.until_free()
 
     def is_synced(self, tp: TopicPartition) -> bool:
         """Try to sync what `flush.messages` asks for. Whether nothing of it is left."""

@@ -3,6 +3,8 @@
 Long work is an iterator that does a small step between two `yield`s: it opens one partition, or applies one batch of a
 log. A slice takes as many steps as fit into `TURN_MS`. There is only one slice in a turn of the loop: several pieces of
 long work take turns. Other code runs between two slices, so after each step it must find everything consistent.
+
+A step may give a future. Then the work goes on when it is done.
 """
 
 import asyncio
@@ -35,15 +37,17 @@ class Slices:
 
         Steps that are given up are ended now: the traceback of why may keep them, and what they hold, for long.
         """
-        loop, more = asyncio.get_running_loop(), True
+        loop, has_more = asyncio.get_running_loop(), True
         try:
-            while more:
+            while has_more:
                 await self._turn.acquire()
                 try:
-                    more = self._slice(steps)
+                    has_more, waits_for = self._slice(steps)
                 finally:
                     loop.call_soon(self._turn.release)
-                if more:
+                if waits_for is not None:
+                    await asyncio.wait((waits_for,))  # it is not cancelled with the work
+                elif has_more:
                     await asyncio.sleep(0)
         finally:
             if isinstance(steps, Generator):
@@ -111,7 +115,12 @@ class Slices:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _slice(self, steps: Iterator[object]) -> bool:
-        """Take steps until the turn is over; whether there are more."""
+    def _slice(self, steps: Iterator[object]) -> "tuple[bool, asyncio.Future[Any] | None]":
+        """Take steps until the turn is over. Whether there are more, and what the next one waits for."""
         end_ms = self._clock.monotonic_ms() + TURN_MS
-        return any(self._clock.monotonic_ms() >= end_ms for _ in steps)
+        for step in steps:
+            if isinstance(step, asyncio.Future):
+                return True, step
+            if self._clock.monotonic_ms() >= end_ms:
+                return True, None
+        return False, None

@@ -176,7 +176,10 @@ class AsyncConsumer:
     async def poll_arrow(
         self, timeout_s: float = 1.0, *, with_headers: bool = False
     ) -> "dict[TopicPartition, pyarrow.RecordBatch]":
-        """One fetch of each partition, as columns (`ottla.wire.columns`), not deserialized. Raises as `poll` does."""
+        """One fetch of each partition, as columns (`ottla.wire.columns`), not deserialized. Raises as `poll` does.
+
+        Of a fetch of compressed batches as many as hold 4 MiB when decompressed; the others with the next calls.
+        """
         return await self._served(lambda: self.take_arrow(with_headers=with_headers), timeout_s) or {}
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from ottla.base.types import TopicPartition
 from ottla.client.core.consumer.fetch_buffer import FetchBuffer
-from ottla.client.core.consumer.fetched import Decoding, FetchedPartition
+from ottla.client.core.consumer.fetched import COLUMNS_BYTES, Decoding, FetchedPartition
 from ottla.client.core.consumer.positions import PartitionState, Positions
+from ottla.client.errors import CorruptRecordsError
 from ottla.wire.batch import assign_offsets, control_batch, join_batch, parse_header
 from ottla.wire.compression import Compression
 from ottla.wire.records import Record, encode_batch
@@ -145,6 +146,80 @@ def test_records_then_columns_of_one_fetch_give_each_record_once() -> None:
     rest = fetch.take_columns(with_headers=True).column("offset").to_pylist()
     assert (first, rest) == ([0, 1, 4], [5, 8])
     assert fetch.exhausted
+
+
+#: Three of them are more than is decompressed at once.
+_LARGE = bytes(COLUMNS_BYTES // 3 + 1)
+
+
+def _large(base: int, producer: int = -1, compression: Compression = Compression.LZ4) -> bytes:
+    return encode_batch(
+        [Record(base, 1, None, _LARGE, ())],
+        compression=compression,
+        base_offset=base,
+        producer_id=producer,
+        producer_epoch=0 if producer >= 0 else -1,
+        base_sequence=0 if producer >= 0 else -1,
+        transactional=producer >= 0,
+    )
+
+
+def _parts(fetch: FetchedPartition) -> list[list[int]]:
+    parts = []
+    while not fetch.exhausted:
+        parts.append(all_columns(fetch))
+    return parts
+
+
+def test_columns_of_compressed_batches_come_in_parts_and_others_whole() -> None:
+    """A fetch of 1 MB may hold hundreds of megabytes."""
+    fetch = FetchedPartition(at(0), b"".join(map(_large, range(8))), [], decoding())
+    assert fetch.size_bytes < COLUMNS_BYTES // 20
+    assert _parts(fetch) == [[0, 1, 2], [3, 4, 5], [6, 7]]
+    whole = FetchedPartition(
+        at(0), b"".join(_large(base, compression=Compression.NONE) for base in range(8)), [], decoding()
+    )
+    assert _parts(whole) == [list(range(8))]
+
+
+@pytest.mark.parametrize("first", range(4))
+def test_t9_aborted_transactions_end_where_they_do_in_whichever_part(first: int) -> None:
+    log = b"".join(
+        [
+            *map(_large, range(first)),
+            _large(first, 7),
+            _large(first + 1),
+            _large(first + 2, 7),
+            marker(first + 3, 7, commit=False),
+            *(_large(first + more) for more in (4, 5)),
+            _large(first + 6, 7),
+            marker(first + 7, 7, commit=True),
+        ]
+    )
+    fetch = FetchedPartition(at(0), log, [(7, first)], decoding())
+    parts = _parts(fetch)
+    assert [offset for part in parts for offset in part] == [*range(first), *(first + more for more in (1, 4, 5, 6))]
+    assert fetch.state.position == first + 8
+    assert len(parts) > 1
+    fetch.rewind(0, -1)
+    assert _parts(fetch) == parts
+
+
+def test_what_is_before_damage_in_a_later_part_is_taken() -> None:
+    log = bytearray(b"".join(map(_large, range(8))))
+    log[len(_large(0)) * 5 - 1] ^= 1
+    fetch = FetchedPartition(at(0), bytes(log), [], decoding())
+    assert [all_columns(fetch), all_columns(fetch)] == [[0, 1, 2], [3]]
+    for _ in range(2):
+        with pytest.raises(CorruptRecordsError, match="offset 4"):
+            fetch.take_columns(with_headers=False)
+    assert fetch.state.position == 4
+
+
+def test_records_and_then_parts_of_columns_give_each_record_once() -> None:
+    fetch = FetchedPartition(at(1), b"".join(map(_large, range(8))), [], decoding())
+    assert [record.offset for record in fetch.take_records(2)] == [1, 2]
+    assert _parts(fetch) == [[3, 4, 5], [6, 7]]
 
 
 def test_no_more_records_are_made_than_are_asked_for() -> None:

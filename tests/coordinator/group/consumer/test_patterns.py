@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+
+import pytest
 
 from ottla.assign.server import AssignorError, GroupSpec, Partitions, UniformAssignor
-from ottla.base.limits import MAX_INLINE_ASSIGNMENT
+from ottla.base.limits import MAX_INLINE_ASSIGNMENT, MAX_NAMES_AT_ONCE
 from ottla.base.patterns import Pattern
+from ottla.coordinator.decision import Decision
 from ottla.coordinator.group.consumer.group import Resolved
 from ottla.coordinator.group.consumer.records import regex_record
 from ottla.coordinator.group.consumer.regexes import Resolution
+from ottla.coordinator.group.consumer.room import REGEX
 from ottla.wire.consumer_group_records import ConsumerGroupRegularExpressionKey, decode_key
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.coordinator.cost import steps
 from tests.coordinator.group.consumer.rig import (
+    CONFIG,
     GROUP,
     START_MS,
     FakeMember,
@@ -140,3 +145,90 @@ def test_a_turn_matches_few_names_with_a_large_pattern() -> None:
     rig = Rig(Metadata(**{f"w{place:0100d}": 1 for place in range(300)}))
     rig.heartbeat(join_request("m1", subscribed_topic_names=None, subscribed_topic_regex="w.*"))
     assert len(_resolved(rig)[0]) == 1
+
+
+_PATTERNS = 24
+_EACH = MAX_NAMES_AT_ONCE // 4
+
+
+def _with_many_patterns() -> Rig:
+    """A group whose patterns match more names together than are taken at once, each a few; none is resolved yet."""
+    rig = Rig(Metadata(**{f"w{place}": 1 for place in range(_EACH)}))
+    for place in range(_PATTERNS):
+        rig.heartbeat(
+            join_request(f"m{place}", subscribed_topic_names=None, subscribed_topic_regex=f"w.*|a{{{place}}}")
+        )
+    return rig
+
+
+def _decisions(rig: Rig) -> Iterator[Decision]:
+    """What becomes of the resolution, a decision in each step, not carried out; who has it does that."""
+    (key,) = (key for key in rig.timers if key[0] == REGEX)
+    rest: Callable[[], Decision] | None = None
+    while True:
+        decision = rig.shard.timer(key, rig.now_ms) if rest is None else rest()
+        yield decision._replace(rest=None)
+        if rest is not None and decision.rest is None:
+            return
+        rest = decision.rest
+
+
+def test_what_many_patterns_match_is_written_in_parts_and_the_epoch_rises_with_the_last() -> None:
+    """1,000 patterns of 5,000 topics would have been one record batch of 100 MB, decided in one turn."""
+    rig = _with_many_patterns()
+    epoch, sizes = rig.group.epoch, list[int]()
+    for decision in _decisions(rig):
+        assert rig.group.epoch == epoch
+        if decision.records:
+            rig.run(decision)
+            sizes.append(len(decision.records))
+    assert rig.group.epoch == epoch + 1
+    most = MAX_NAMES_AT_ONCE // _EACH
+    assert (len(sizes), max(sizes), sum(sizes)) == (_PATTERNS // most, most + 1, _PATTERNS + 1)
+    assert [each.topics for each in rig.group.regexes.values()] == [frozenset(rig.metadata.names())] * _PATTERNS
+
+
+def test_no_step_of_that_is_long() -> None:
+    rig = _with_many_patterns()
+    decisions, has_ended = _decisions(rig), False
+
+    def turn() -> None:
+        nonlocal has_ended
+        decision = next(decisions, None)
+        has_ended = decision is None
+        if decision is not None:
+            rig.run(decision)
+
+    counts = []
+    while not has_ended:
+        counts.append(steps(turn)[0])
+    assert max(counts) < 25 * MAX_NAMES_AT_ONCE
+    assert sum(counts) > 2 * max(counts)
+
+
+@pytest.mark.parametrize("survives", [1, 3])
+def test_after_a_crash_between_two_parts_all_are_resolved_with_a_heartbeat_ten_seconds_later(survives: int) -> None:
+    rig = _with_many_patterns()
+    epoch, written = rig.group.epoch, 0
+    for decision in _decisions(rig):
+        rig.run(decision)
+        written += bool(decision.records)
+        if written == survives:
+            break
+    rig.crash()
+    assert 0 < len(rig.group.regexes) < _PATTERNS
+    rig.advance(11_000)
+    rig.heartbeat(ConsumerGroupHeartbeatRequest(GROUP, "m0", rig.group.members["m0"].member_epoch))
+    rig.advance(0)
+    assert len(rig.group.regexes) == _PATTERNS
+    assert rig.group.epoch > epoch
+
+
+def test_where_a_part_cannot_be_written_all_are_resolved_again() -> None:
+    rig = _with_many_patterns()
+    epoch = rig.group.epoch
+    rig.fail_with = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    rig.advance(0)
+    assert (rig.group.regexes, rig.group.epoch) == ({}, epoch)
+    rig.advance(CONFIG.append_retry_ms)
+    assert (len(rig.group.regexes), rig.group.epoch) == (_PATTERNS, epoch + 1)

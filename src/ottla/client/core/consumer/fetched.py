@@ -6,7 +6,7 @@ abort marker. The user never gets control records. The position moves over every
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.base.errors import CorruptDataError
 from ottla.base.types import TopicPartition
@@ -25,10 +25,14 @@ from ottla.wire.batch import (
 )
 from ottla.wire.batch_walk import batch_positions
 from ottla.wire.codec import Buffer
-from ottla.wire.records import ConsumerBatch
+from ottla.wire.records import ConsumerBatch, open_batch
 
 if TYPE_CHECKING:
     import pyarrow
+
+#: So much of decompressed batches becomes columns at once: a fetch of 1 MB may hold a thousand times as much. Memory of
+#: this size is used again and again; more would be new pages each time, which cost more than the decoding.
+COLUMNS_BYTES: Final = 4_194_304
 
 
 class Decoding:
@@ -163,7 +167,10 @@ class FetchedPartition:
         self._aborting = set()
 
     def take_columns(self, *, with_headers: bool) -> "pyarrow.RecordBatch":
-        """All good records that are left, as columns; moves the position. Raises what `take_records` raises."""
+        """Good records that are left, as columns; moves the position. Raises what `take_records` raises.
+
+        All of them; or of compressed batches as many as hold `COLUMNS_BYTES` when decompressed.
+        """
         while True:
             if self._batches_taken:
                 self._raise_what_follows()
@@ -175,9 +182,8 @@ class FetchedPartition:
         begin = self._next
         if not self._batch_taken:  # some records of this batch were taken; the rest comes as columns
             begin -= 1
-        stop = len(self._positions)
         try:
-            columns = self._columns(begin, stop, with_headers)
+            stop, columns = self._columns(begin, len(self._positions), with_headers)
         except CorruptDataError:
             try:
                 stop, columns = self._columns_before_damage(begin, with_headers)
@@ -199,30 +205,30 @@ class FetchedPartition:
             middle = (good + bad) // 2
             self._aborted, self._aborting = list(aborts[0]), set(aborts[1])
             try:
-                self._columns(begin, middle, with_headers)
-                good = middle
+                good, _ = self._columns(begin, middle, with_headers)
+                if good < middle:
+                    break  # as much as is taken at once
             except CorruptDataError:
                 bad = middle
         self._aborted, self._aborting = aborts
-        stop = max(good, begin + 1)
-        return stop, self._columns(begin, stop, with_headers)
+        return self._columns(begin, max(good, begin + 1), with_headers)
 
-    def _columns(self, begin: int, stop: int, with_headers: bool) -> "pyarrow.RecordBatch":
-        from ottla.wire.columns import decode_columns
+    def _columns(self, begin: int, stop: int, with_headers: bool) -> "tuple[int, pyarrow.RecordBatch]":
+        """Where it has stopped, at `stop` or before it; and the columns of the batches until there."""
+        from ottla.wire.columns import ColumnsPart, check_offsets
 
         aborts = list(self._aborted), set(self._aborting)
-        first = self._positions[begin] if begin < stop else len(self._data)
-        end = self._positions[stop - 1] + self._header(stop - 1).size_bytes if stop else 0
+        part, at, enough_bytes = ColumnsPart(), begin, max(COLUMNS_BYTES, self.size_bytes)
         try:
-            coming = ((self._positions[at], self._header(at)) for at in range(self._next, stop))
-            left_out = {header.base_offset for pos, header in coming if self._left_out(pos, header)}
-            return decode_columns(
-                self._data if (first, end) == (0, len(self._data)) else memoryview(self._data)[first:end],
-                start_offset=self.state.position,
-                skip=lambda header: header.base_offset in left_out,
-                with_headers=with_headers,
-                check_crc=self._decoding.check_crcs,
-            )
+            while at < stop and part.size_bytes < enough_bytes:
+                pos, header = self._positions[at], self._header(at)
+                check_offsets(pos, header)
+                # The first one may be taken in part: then it was asked about already.
+                is_left_out = at >= self._next and self._left_out(pos, header)
+                at += 1
+                if not is_left_out and header.last_offset >= self.state.position:
+                    part.add(header, open_batch(self._data, pos, header, check_crc=self._decoding.check_crcs))
+            return at, part.columns(self.state.position, with_headers=with_headers)
         except Exception:
             self._aborted, self._aborting = aborts
             raise

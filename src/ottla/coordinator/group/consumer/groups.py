@@ -20,7 +20,7 @@ from ottla.coordinator.group.consumer.errors import RefusedError
 from ottla.coordinator.group.consumer.group import ConsumerGroup
 from ottla.coordinator.group.consumer.heartbeat import Heartbeat, check_request, heartbeat
 from ottla.coordinator.group.consumer.records import apply, group_of, group_tombstones, is_group_tombstone
-from ottla.coordinator.group.consumer.regexes import Resolution, take_over
+from ottla.coordinator.group.consumer.regexes import Found, Resolution, found_records, take_over
 from ottla.coordinator.group.consumer.room import (
     CLASSIC_JOIN,
     CLASSIC_SYNC,
@@ -244,8 +244,26 @@ class ConsumerGroups:
             return Decision(timers=(SetTimer(key, 0),))
         del self._resolving[key[1]]
         soft.resolving = False
-        draft = Draft(self.room, group, now_ms)
-        return in_steps(self._alone(take_over(draft, resolution), draft, key))
+        return in_steps(self._found(resolution, Draft(self.room, group, now_ms), key))
+
+    def _found(self, resolution: Resolution, draft: Draft, key: tuple[str, ...]) -> Generator[None, None, Decision]:
+        parts = yield from take_over(draft, resolution)
+        return self._write_found(iter(parts), draft, key)
+
+    def _write_found(self, parts: Iterator[Found], draft: Draft, key: tuple[str, ...]) -> Decision:
+        """What very many regular expressions match, in parts; the group's epoch with the last of them."""
+        part = next(parts, None)
+        if part is None:
+            return self._decide_alone(draft, key)
+        return self._appending.prepare(
+            Decision(
+                tuple(found_records(draft.group, part)),
+                unsynced=lambda _: (),
+                rest=lambda: self._write_found(parts, draft, key),
+            ),
+            None,
+            lambda _: self._again(key),
+        )
 
     def loaded(self, now_ms: int) -> Iterator[list[Timer]]:
         """Sessions count from now on, and the time to give up partitions does."""
@@ -297,7 +315,6 @@ class ConsumerGroups:
 
     def _decide_alone(self, draft: Draft, key: tuple[str, ...]) -> Decision:
         """The draft of a timer, which is tried again when the append fails."""
-        retry = Decision(timers=(SetTimer(key, self.room.config.append_retry_ms),))
         decision = Decision(
             tuple(draft.records),
             tuple(draft.replies),
@@ -305,7 +322,11 @@ class ConsumerGroups:
             unsynced=lambda _: (),
             facts=draft.told(),
         )
-        return self._appending.prepare(decision, draft.target, lambda _: retry)
+        return self._appending.prepare(decision, draft.target, lambda _: self._again(key))
+
+    def _again(self, key: tuple[str, ...]) -> Decision:
+        """The append has failed: the timer is tried again."""
+        return Decision(timers=(SetTimer(key, self.room.config.append_retry_ms),))
 
     def _settled(self, group: ConsumerGroup) -> Settled | Emptied:
         if group.is_empty:

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from enum import Enum, auto
-from typing import Final
+from typing import Final, TypeAlias
 
 from ottla.base.clock import lasts
 from ottla.base.limits import MAX_MATCH_STEPS, MAX_NAMES_AT_ONCE
 from ottla.base.patterns import PatternError, compile_pattern
-from ottla.coordinator.decision import SetTimer
+from ottla.base.steps import Pace
+from ottla.coordinator.decision import LogRecord, SetTimer
 from ottla.coordinator.group.consumer.errors import RefusedError
 from ottla.coordinator.group.consumer.group import ConsumerGroup, Resolved
 from ottla.coordinator.group.consumer.member import Member
@@ -156,11 +157,18 @@ class Resolution:
             yield regex, Resolved(frozenset(names), self._version, self._started_ms)
 
 
-def take_over(draft: Draft, resolution: Resolution) -> Generator[None, None, None]:
-    """Write what was found; the group's epoch rises when that changes what it subscribes to. In steps if it is many."""
-    group = draft.group
-    by_regex = Counter(group.by_regex)
-    changed = False
+#: Regular expressions of a group, and what they match.
+Found: TypeAlias = list[tuple[str, Resolved]]
+
+
+def take_over(draft: Draft, resolution: Resolution) -> Generator[None, None, list[Found]]:
+    """Write what was found; the group's epoch rises when that changes what it subscribes to. In steps if it is many.
+
+    Returns what has to be written before the draft, each part in a batch of its own. If the draft is not written then,
+    some regular expressions are not resolved in the log, or long ago: a heartbeat soon has all of them resolved.
+    """
+    group, parts, pace = draft.group, list[Found](), Pace(MAX_NAMES_AT_ONCE)
+    by_regex, changed, is_new = Counter(group.by_regex), False, True
     for regex, resolved in resolution.results():
         if not group.regex_members[regex]:
             continue
@@ -169,10 +177,20 @@ def take_over(draft: Draft, resolution: Resolution) -> Generator[None, None, Non
             changed = True
             by_regex.subtract(before)
             by_regex.update(resolved.topics)
-        draft.records.append(regex_record(group.group_id, regex, resolved))
-        if len(resolved.topics) > MAX_NAMES_AT_ONCE:
+        if is_new:
+            parts.append([])
+        parts[-1].append((regex, resolved))
+        if is_new := pace.is_over(len(resolved.topics)):
             yield
     metadata_hash = yield from draft.room.hashes.steps_of_group(frozenset(group.by_name) | frozenset(+by_regex))
+    if parts:
+        draft.records += found_records(group, parts.pop())
     if changed or metadata_hash != group.metadata_hash:
         draft.began("the topics that its regular expressions match have changed")
         draft.records.append(epoch_record(group.group_id, group.epoch + 1, metadata_hash))
+    return parts
+
+
+def found_records(group: ConsumerGroup, found: Found) -> list[LogRecord]:
+    """A record for each of these regular expressions."""
+    return [regex_record(group.group_id, regex, resolved) for regex, resolved in found]
