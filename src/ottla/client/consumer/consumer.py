@@ -178,7 +178,7 @@ class AsyncConsumer:
     ) -> "dict[TopicPartition, pyarrow.RecordBatch]":
         """One fetch of each partition, as columns (`ottla.wire.columns`), not deserialized. Raises as `poll` does.
 
-        Of a fetch of compressed batches as many as hold 4 MiB when decompressed; the others with the next calls.
+        Of a fetch of compressed batches as many as hold 1 MiB when decompressed; the others with the next calls.
         """
         return await self._served(lambda: self.take_arrow(with_headers=with_headers), timeout_s) or {}
 
