@@ -101,7 +101,10 @@ class Consumer:
     def poll_arrow(
         self, timeout_s: float = 1.0, *, with_headers: bool = False
     ) -> "dict[TopicPartition, pyarrow.RecordBatch]":
-        """One fetch of each partition, as columns (`ottla.wire.columns`). See `AsyncConsumer.poll_arrow`."""
+        """One fetch of each partition, as columns (`ottla.wire.columns`), not deserialized.
+
+        Of a fetch of compressed batches as many as hold 1 MiB when decompressed; the others come with the next calls.
+        """
         return self._taken(lambda: self._consumer.take_arrow(with_headers=with_headers), timeout_s) or {}
 
     def __iter__(self) -> Iterator[ConsumerRecord]:

@@ -176,10 +176,7 @@ class AsyncConsumer:
     async def poll_arrow(
         self, timeout_s: float = 1.0, *, with_headers: bool = False
     ) -> "dict[TopicPartition, pyarrow.RecordBatch]":
-        """One fetch of each partition, as columns (`ottla.wire.columns`), not deserialized. Raises as `poll` does.
-
-        Of a fetch of compressed batches as many as hold 1 MiB when decompressed; the others with the next calls.
-        """
+        """One fetch of each partition, or 1 MiB of one that is compressed, as columns. Raises as `poll` does."""
         return await self._served(lambda: self.take_arrow(with_headers=with_headers), timeout_s) or {}
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
