@@ -320,3 +320,14 @@ def test_what_decompresses_to_much_comes_in_parts() -> None:
     assert next(good).num_rows == 6
     with pytest.raises(CorruptBatchError):
         next(good)
+
+
+@both_forms
+def test_batches_of_more_than_arrow_can_hold_are_refused_before_anything_is_made(form: Form) -> None:
+    batch = batches_of(form, [(1, None, bytes(2**24), ())])
+    header = parse_header(batch)
+    cursor, part = form.records.open_batch(batch, 0, header), form.columns.ColumnsPart()
+    for _ in range(2**31 // cursor.body_bytes):
+        part.add(header, cursor)
+    with pytest.raises(CorruptBatchError, match="up to offset 0 hold more than 2147483647 bytes"):
+        part.add(header, cursor)

@@ -121,7 +121,8 @@ def _opened(
 ) -> Iterator[tuple[BatchHeader, RecordCursor]]:
     """The batches of `buf` that may have records from `start` up to `end`, decompressed one by one."""
     for pos, header in iter_headers(buf):
-        check_offsets(pos, header)
+        if header.base_offset < 0 or header.last_offset_delta < 0:
+            raise CorruptBatchError(f"a batch from offset {header.base_offset} to {header.last_offset} at {pos}")
         if header.last_offset < start or (end is not None and header.base_offset >= end):
             continue
         if header.is_control or (skip is not None and skip(header)):
@@ -129,12 +130,6 @@ def _opened(
                 check_integrity(buf, pos, header)  # perhaps only one bit says that it is to be skipped
             continue
         yield header, open_batch(buf, pos, header, check_crc=check_crc)
-
-
-def check_offsets(pos: int, header: BatchHeader) -> None:
-    """CorruptBatchError for a batch of offsets that cannot be."""
-    if header.base_offset < 0 or header.last_offset_delta < 0:
-        raise CorruptBatchError(f"a batch from offset {header.base_offset} to {header.last_offset} at {pos}")
 
 
 class ColumnsPart:

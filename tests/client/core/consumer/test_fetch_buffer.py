@@ -115,3 +115,27 @@ def test_an_interruption_while_an_error_waits_loses_nothing_of_the_others(how: s
         assert sorted(world.got) == [(n, offset) for n, offset in _ALL if n > 0]
         assert world.states[0].position == 0
     assert moments > 20
+
+
+@pytest.mark.parametrize("how", ["records", "columns"])
+def test_an_interruption_while_an_error_is_kept_for_the_next_call_loses_nothing(how: str) -> None:
+    if how == "columns":
+        pytest.importorskip("pyarrow")
+    take = World.records if how == "records" else World.columns
+    world = World(broken=2)
+
+    def run() -> None:
+        nonlocal world
+        world = World(broken=2)
+        world.poll(take)
+
+    for _ in every_moment(run, _ROOM):
+        world.states[1].paused = False
+        while len(world.got) < 12:
+            with suppress(CorruptRecordsError):
+                world.poll(take)
+        assert sorted(world.got) == [(n, offset) for n, offset in _ALL if n < 2]
+        with pytest.raises(CorruptRecordsError):
+            for _ in range(2):
+                world.poll(take)
+        assert world.states[2].position == 0

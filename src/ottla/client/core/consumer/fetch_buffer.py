@@ -173,7 +173,7 @@ class FetchBuffer:
         return taken
 
     def take_one_per_partition(self, take: Callable[[FetchedPartition], T]) -> dict[TopicPartition, T]:
-        """The result of `take` for the oldest fetch of each partition that is not paused. It takes all that is good.
+        """The result of `take` for the oldest fetch of each partition that is not paused. It may leave some for later.
 
         If `take` raises for the first of them, this raises it. If it raises for a later one, the next call raises it.
         """
@@ -186,7 +186,9 @@ class FetchBuffer:
                 try:
                     taken[fetch.state.tp] = take(fetch)
                 except Exception:
-                    if taken:
+                    if taken:  # the next call begins with it: those before it may have something left
+                        self._fetches.remove(fetch)
+                        self._fetches.appendleft(fetch)
                         break
                     self._others_first(fetch)
                     raise

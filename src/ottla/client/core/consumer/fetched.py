@@ -170,7 +170,8 @@ class FetchedPartition:
     def take_columns(self, *, with_headers: bool) -> "pyarrow.RecordBatch":
         """Good records that are left, as columns; moves the position. Raises what `take_records` raises.
 
-        All of them; or of compressed batches as many as hold `COLUMNS_BYTES` when decompressed.
+        All of them; or of compressed batches as many as hold `COLUMNS_BYTES` when decompressed, or as many bytes as the
+        fetch has, if that is more. Without rows only if nothing is left.
         """
         while True:
             if self._batches_taken:
@@ -206,9 +207,7 @@ class FetchedPartition:
             middle = (good + bad) // 2
             self._aborted, self._aborting = list(aborts[0]), set(aborts[1])
             try:
-                good, _ = self._columns(begin, middle, with_headers)
-                if good < middle:
-                    break  # as much as is taken at once
+                good, _ = self._columns(begin, middle, with_headers)  # the damage comes before a part is full
             except CorruptDataError:
                 bad = middle
         self._aborted, self._aborting = aborts
@@ -216,14 +215,13 @@ class FetchedPartition:
 
     def _columns(self, begin: int, stop: int, with_headers: bool) -> "tuple[int, pyarrow.RecordBatch]":
         """Where it has stopped, at `stop` or before it; and the columns of the batches until there."""
-        from ottla.wire.columns import ColumnsPart, check_offsets
+        from ottla.wire.columns import ColumnsPart
 
         aborts = list(self._aborted), set(self._aborting)
         part, at, enough_bytes = ColumnsPart(), begin, max(COLUMNS_BYTES, self.size_bytes)
         try:
             while at < stop and part.size_bytes < enough_bytes:
                 pos, header = self._positions[at], self._header(at)
-                check_offsets(pos, header)
                 # The first one may be taken in part: then it was asked about already.
                 is_left_out = at >= self._next and self._left_out(pos, header)
                 at += 1
