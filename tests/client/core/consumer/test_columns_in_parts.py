@@ -227,7 +227,7 @@ def test_c2_all_that_is_good_before_damage_comes_at_once(bad: int) -> None:
 
 
 def test_a_part_ends_with_the_batch_that_fills_it() -> None:
-    framing = len(plain(0, COLUMNS_BYTES)) - COLUMNS_BYTES - HEADER_BYTES
+    framing = len(plain(0, COLUMNS_BYTES - 99)) - (COLUMNS_BYTES - 99) - HEADER_BYTES
     filling = [plain(base, COLUMNS_BYTES - framing, Compression.LZ4) for base in range(3)]
     assert open_batch(filling[0], 0, parse_header(filling[0])).body_bytes == COLUMNS_BYTES
     fetch = fetched(0, *filling)
