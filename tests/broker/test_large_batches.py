@@ -22,6 +22,7 @@ from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, En
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest
 from ottla.wire.messages.end_txn import EndTxnRequest
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
+from ottla.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from tests.broker.ticking import TickingClock, some_turns_until, steps, turns
 from tests.broker.wire_client import WireClient, batch
 
@@ -181,6 +182,42 @@ async def test_the_topic_may_go_meanwhile(broker: AsyncBroker, client: WireClien
     assert deleted.responses[0].error_code == ErrorCode.NONE
     result_of(work)
     assert await behind == [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]
+
+
+async def _replace_the_topic(broker: AsyncBroker, client: WireClient) -> None:
+    """With another of the same name."""
+    deleted = await client.ask(ApiKey.DELETE_TOPICS, DeleteTopicsRequest(topic_names=("t",), timeout_ms=60_000), 5)
+    assert deleted.responses[0].error_code == ErrorCode.NONE
+    await broker.node.topics.create("t", _PARTITIONS, _TAKES_IT)
+
+
+async def test_who_waits_finds_the_topic_that_has_its_name_by_then(
+    broker: AsyncBroker, client: WireClient, other: WireClient
+) -> None:
+    """A large batch is being written to that, too."""
+    work = _begun(_partition(broker))
+    behind = asyncio.create_task(_produce(client, (0, batch(b"a"))))
+    assert await _waits(behind)
+    await _replace_the_topic(broker, other)
+    following = _begun(_partition(broker))
+    result_of(work)
+    assert await _waits(behind)
+    assert result_of(following).base_offset == 0
+    assert await behind == [(0, 1)]
+
+
+async def test_so_does_a_marker(broker: AsyncBroker, client: WireClient, other: WireClient) -> None:
+    work = _begun(_partition(broker))
+    marker = WritableTxnMarker(12_345, 0, False, (WritableTxnMarkerTopic("t", (0,)),), 0)
+    marking = asyncio.create_task(client.ask(ApiKey.WRITE_TXN_MARKERS, WriteTxnMarkersRequest((marker,)), 1))
+    assert await _waits(marking)
+    await _replace_the_topic(broker, other)
+    following = _begun(_partition(broker))
+    result_of(work)
+    assert await _waits(marking)
+    assert result_of(following).base_offset == 0
+    assert (await marking).markers[0].topics[0].partitions[0].error_code == ErrorCode.NONE
+    assert _partition(broker).log.end_offset == 2
 
 
 async def test_without_acks_and_a_client_that_goes_it_is_written(broker: AsyncBroker, other: WireClient) -> None:

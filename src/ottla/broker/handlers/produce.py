@@ -308,7 +308,7 @@ class _Produce:
             answers = []
             for data in topic.partition_data:
                 if waits and isinstance(partition := self._find(topic, data.index), Partition):
-                    yield from partition.until_free()
+                    yield from self._node.partitions.until_free(partition.tp)
                 checked = self._check(topic, data.index, data.records, refused)
                 if not isinstance(checked, _Batch):
                     answers.append(checked)

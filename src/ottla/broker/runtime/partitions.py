@@ -155,7 +155,7 @@ class Partitions:
                 leader_epoch=partition.leader_epoch,
                 transaction_version=transaction_version,
             )
-            if unsynced is not None and partition.log.synced.is_due:
+            if unsynced is not None and appended.error is ErrorCode.NONE and partition.log.synced.is_due:
                 unsynced(self.syncs.after(partition, MARKER_BATCH_BYTES))
                 return appended
             self._sync(partition, MARKER_BATCH_BYTES)
@@ -171,9 +171,11 @@ class Partitions:
         return partition is not None and partition.is_held
 
     def until_free(self, tp: TopicPartition) -> "Iterator[asyncio.Future[None]]":
-        """Steps for `Slices`: behind them a marker can be written to `tp`."""
-        partition = self._partitions.get(tp)
-        return iter(()) if partition is None else partition.until_free()
+        """Steps for `Slices`: behind them who looks for `tp` finds a partition to which he can write, or none.
+
+        It may be deleted meanwhile, and a new one with its name be held by then."""
+        while (partition := self._partitions.get(tp)) is not None and partition.is_held:
+            yield from partition.until_free()
 
     def is_synced(self, tp: TopicPartition) -> bool:
         """Try to sync what `flush.messages` asks for. Whether nothing of it is left."""
