@@ -1,9 +1,10 @@
 """The partitions that this node leads, as requests reach them."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, TypeVar
 
+from ottla.base.types import TopicPartition
 from ottla.broker.disk import Space
 from ottla.broker.runtime.faults import DiskFaults
 from ottla.broker.runtime.partition import Partition
@@ -29,6 +30,8 @@ class LedPartitions(Protocol):
     def find(self, topic: str, partition: int, /) -> Partition | None: ...
 
     def all(self) -> Iterable[Partition]: ...
+
+    def until_free(self, tp: TopicPartition, /) -> "Iterator[asyncio.Future[None]]": ...
 
     def space(self) -> Space: ...
 

@@ -232,3 +232,56 @@ def test_where_a_part_cannot_be_written_all_are_resolved_again() -> None:
     assert (rig.group.regexes, rig.group.epoch) == ({}, epoch)
     rig.advance(CONFIG.append_retry_ms)
     assert (len(rig.group.regexes), rig.group.epoch) == (_PATTERNS, epoch + 1)
+
+
+def _resolved_with_many_patterns() -> Rig:
+    """All patterns are resolved. A member subscribes by their names to topics that are not there yet."""
+    rig = _with_many_patterns()
+    rig.heartbeat(join_request("named", "wanted", "aa"))
+    rig.advance(0)
+    assert len(rig.group.regexes) == _PATTERNS
+    return rig
+
+
+def _beat(rig: Rig, member_id: str = "named") -> None:
+    epoch = rig.group.members[member_id].member_epoch
+    assert not rig.heartbeat(ConsumerGroupHeartbeatRequest(GROUP, member_id, epoch)).error_code
+
+
+def _write_parts_and_crash(rig: Rig, survives: int) -> None:
+    for written, decision in enumerate(filter(lambda each: each.records, _decisions(rig)), 1):
+        rig.run(decision)
+        if written == survives:
+            break
+    rig.crash()
+
+
+@pytest.mark.parametrize("survives", [1, 3])
+def test_after_a_crash_between_two_parts_those_that_were_resolved_before_are_so_again(survives: int) -> None:
+    rig = _resolved_with_many_patterns()
+    rig.metadata.make("wanted", 1)
+    rig.advance(11_000)
+    _beat(rig)
+    _write_parts_and_crash(rig, survives)
+    rig.advance(11_000)
+    _beat(rig)
+    rig.advance(0)
+    assert {each.topics for each in rig.group.regexes.values()} == {frozenset(rig.metadata.names())}
+
+
+@pytest.mark.parametrize("survives", [1, 3, 5])
+def test_after_a_crash_between_two_parts_the_epoch_rises_for_what_the_first_of_them_has(survives: int) -> None:
+    """One pattern of the first part matches a topic now that the group reads already. All others are as they were."""
+    rig = _resolved_with_many_patterns()
+    rig.metadata.make("aa", 1)
+    _beat(rig)
+    rig.advance(11_000)
+    _beat(rig)
+    epoch, written = rig.group.epoch, len(rig.group.regexes)
+    _write_parts_and_crash(rig, survives)
+    assert (rig.group.epoch, written) == (epoch, _PATTERNS)
+    rig.advance(11_000)
+    _beat(rig)
+    rig.advance(0)
+    matching = [regex for regex, each in rig.group.regexes.items() if "aa" in each.topics]
+    assert (matching, rig.group.epoch) == (["w.*|a{2}"], epoch + 1)

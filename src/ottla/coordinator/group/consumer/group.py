@@ -120,7 +120,8 @@ class ConsumerGroup:
         return topic in self.by_name or topic in self.by_regex
 
     def last_resolved(self) -> Resolved | None:
-        """One of the regular expressions in use that are resolved: all of a group are resolved together."""
+        """Of the regular expressions in use that are resolved, the one of longest ago: a crash may have kept the newer
+        results of others only."""
         return next((each for regex, each in self.regexes.items() if regex in self.regex_members), None)
 
     # -- what offsets ask

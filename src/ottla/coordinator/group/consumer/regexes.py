@@ -165,29 +165,40 @@ def take_over(draft: Draft, resolution: Resolution) -> Generator[None, None, lis
     """Write what was found; the group's epoch rises when that changes what it subscribes to. In steps if it is many.
 
     Returns what has to be written before the draft, each part in a batch of its own. If the draft is not written then,
-    some regular expressions are not resolved in the log, or long ago: a heartbeat soon has all of them resolved.
+    some regular expressions are resolved in the log, or newly, and others not: a heartbeat soon has all of them
+    resolved. What has changed is written last. So the draft has some of it, and then the epoch rises that time.
     """
-    group, parts, pace = draft.group, list[Found](), Pace(MAX_NAMES_AT_ONCE)
-    by_regex, changed, is_new = Counter(group.by_regex), False, True
+    group, pace = draft.group, Pace(MAX_NAMES_AT_ONCE)
+    by_regex, known, changed = Counter(group.by_regex), Found(), Found()
     for regex, resolved in resolution.results():
         if not group.regex_members[regex]:
             continue
         before = group.regexes.get(regex, Resolved()).topics
-        if before != resolved.topics:
-            changed = True
+        if before == resolved.topics:
+            known.append((regex, resolved))
+        else:
+            changed.append((regex, resolved))
             by_regex.subtract(before)
             by_regex.update(resolved.topics)
-        if is_new:
-            parts.append([])
-        parts[-1].append((regex, resolved))
-        if is_new := pace.is_over(len(resolved.topics)):
+        if pace.is_over(len(resolved.topics)):
             yield
     metadata_hash = yield from draft.room.hashes.steps_of_group(frozenset(group.by_name) | frozenset(+by_regex))
+    parts = _in_parts(known + changed)
     if parts:
         draft.records += found_records(group, parts.pop())
     if changed or metadata_hash != group.metadata_hash:
         draft.began("the topics that its regular expressions match have changed")
         draft.records.append(epoch_record(group.group_id, group.epoch + 1, metadata_hash))
+    return parts
+
+
+def _in_parts(found: Found) -> list[Found]:
+    parts, pace, is_new = list[Found](), Pace(MAX_NAMES_AT_ONCE), True
+    for each in found:
+        if is_new:
+            parts.append(Found())
+        parts[-1].append(each)
+        is_new = pace.is_over(len(each[1].topics))
     return parts
 
 
