@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.base.limits import WRITTEN_AT_ONCE_BYTES
+from ottla.base.limits import MAX_INLINE_WRITE_BYTES, WRITTEN_AT_ONCE_BYTES
 from ottla.base.steps import result_of
 from ottla.base.types import TopicPartition
 from ottla.broker.runtime.partition import Partition
@@ -23,6 +23,7 @@ from ottla.wire.messages.delete_topics import DeleteTopicsRequest
 from ottla.wire.messages.end_txn import EndTxnRequest
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from tests.broker.records_io import fetch
 from tests.broker.ticking import TickingClock, some_turns_until, steps, turns
 from tests.broker.wire_client import WireClient, batch
 
@@ -92,6 +93,12 @@ def _file_bytes(broker: AsyncBroker) -> int:
     return sum(_partition(broker, number).log._segments.active.log.size_bytes for number in range(_PARTITIONS))
 
 
+async def _count(client: WireClient) -> None:
+    """From now on there are quotas, by which nobody is kept waiting."""
+    unlimited = EntryData((EntityData("client-id", None),), (OpData("request_percentage", 1e9, False),))
+    await client.ask(ApiKey.ALTER_CLIENT_QUOTAS, AlterClientQuotasRequest((unlimited,)), 1)
+
+
 @pytest.mark.parametrize("numbers", [(0,), (0, 1, 2), (0, 0)])
 async def test_each_turn_writes_a_part_and_all_is_there(
     broker: AsyncBroker, client: WireClient, numbers: tuple[int, ...]
@@ -106,8 +113,7 @@ async def test_each_turn_writes_a_part_and_all_is_there(
 
 
 async def test_with_quotas_too(broker: AsyncBroker, client: WireClient) -> None:
-    unlimited = EntryData((EntityData("client-id", None),), (OpData("request_percentage", 1e9, False),))
-    await client.ask(ApiKey.ALTER_CLIENT_QUOTAS, AlterClientQuotasRequest((unlimited,)), 1)
+    await _count(client)
     answer = asyncio.create_task(_produce(client, (0, _LARGE)))
     written = steps(await turns(answer, lambda: _file_bytes(broker)))
     assert (max(written) <= WRITTEN_AT_ONCE_BYTES, await answer) == (True, [(0, 0)])
@@ -218,6 +224,58 @@ async def test_so_does_a_marker(broker: AsyncBroker, client: WireClient, other: 
     assert result_of(following).base_offset == 0
     assert (await marking).markers[0].topics[0].partitions[0].error_code == ErrorCode.NONE
     assert _partition(broker).log.end_offset == 2
+
+
+@pytest.mark.parametrize("has_quotas", [True, False])
+async def test_a_client_that_goes_in_its_middle_lets_go(
+    broker: AsyncBroker, client: WireClient, has_quotas: bool
+) -> None:
+    """Also where somebody keeps the task that was to write it, and with its fault all that it had."""
+    if has_quotas:
+        await _count(client)
+    partition = _partition(broker)
+    async with WireClient(broker, "goes") as goes:
+        await goes.send(ApiKey.PRODUCE, _request((0, _LARGE)), _PRODUCE)
+        await some_turns_until(lambda: partition.is_held)
+        writing = tuple(broker.node.slices._tasks)
+    await some_turns_until(lambda: all(each.done() for each in writing))
+    assert ([each.cancelled() for each in writing], partition.is_held) == ([True], False)
+    assert await _produce(client, (0, batch(b"a"))) == [(0, 0)]
+    assert _sizes(partition) == [len(batch(b"a"))]
+
+
+async def test_one_of_those_who_wait_may_go(broker: AsyncBroker, client: WireClient) -> None:
+    work = _begun(_partition(broker))
+    async with WireClient(broker, "goes") as goes:
+        gone = asyncio.create_task(_produce(goes, (0, batch(b"a"))))
+        behind = asyncio.create_task(_produce(client, (0, batch(b"b"))))
+        assert await _waits(gone)
+        gone.cancel()
+    waiting = broker.node.slices._tasks
+    await some_turns_until(lambda: len(waiting) == 1)
+    assert result_of(work).base_offset == 0
+    assert await behind == [(0, 1)]
+    assert _sizes(_partition(broker)) == [len(_LARGE), len(batch(b"b"))]
+
+
+async def test_a_small_one_of_the_same_request_is_written_at_once(broker: AsyncBroker, client: WireClient) -> None:
+    """One that is as large as may be written in a turn is small."""
+    small = batch(bytes(MAX_INLINE_WRITE_BYTES - len(batch(bytes(MAX_INLINE_WRITE_BYTES))) + MAX_INLINE_WRITE_BYTES))
+    assert len(small) == MAX_INLINE_WRITE_BYTES
+    answer = asyncio.create_task(_produce(client, (0, small), (1, _LARGE)))
+    held = [await turns(answer, lambda: 2 * _partition(broker).is_held + _partition(broker, 1).is_held)]
+    assert {*held[0]} == {0, 1}
+    assert await answer == [(0, 0), (0, 0)]
+
+
+async def test_a_fetch_that_waits_is_answered_when_all_of_it_is_there(
+    broker: AsyncBroker, client: WireClient, other: WireClient
+) -> None:
+    waiting = asyncio.create_task(fetch(other, max_wait_ms=600_000))
+    await some_turns_until(lambda: _partition(broker).watched)
+    assert await _produce(client, (0, _LARGE)) == [(0, 0)]
+    found = await waiting
+    assert (found.high_watermark, len(found.records)) == (1, len(_LARGE))
 
 
 async def test_without_acks_and_a_client_that_goes_it_is_written(broker: AsyncBroker, other: WireClient) -> None:

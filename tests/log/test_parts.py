@@ -139,7 +139,9 @@ def test_given_up_nothing_of_it_is_left(steps: int) -> None:
     storage = MemoryStorage()
     log = open_log(storage, _TAKES_IT)
     append(log, batch(3))
+    active = log._segments.active
     _begun(log, steps).close()
+    assert active.log.size_bytes == active.size_bytes, "what it took of the disk is free at once"
     assert append(log, batch()).base_offset == 3
     assert [parse_header(each).base_offset for each in every_batch(log)] == [0, 3]
     log.close()
@@ -165,6 +167,20 @@ def test_what_the_disk_refuses_in_its_middle_leaves_nothing(does_truncate: bool)
     assert result_of(_in_parts(log, large)).base_offset == 1
     assert [parse_header(each).base_offset for each in every_batch(log)] == [0, 1]
     assert open_log(storage.after_kill(), _TAKES_IT).end_offset == 2
+
+
+def test_given_up_where_the_disk_does_not_cut_it_off_it_is_cut_off_later() -> None:
+    storage = MemoryStorage()
+    log = open_log(storage, _TAKES_IT)
+    append(log, batch(3))
+    work = _begun(log)
+    storage.refuses = lambda action, _: action == "truncate"
+    work.close()
+    active = log._segments.active
+    assert active.log.size_bytes > active.size_bytes
+    storage.refuses = None
+    assert append(log, batch()).base_offset == 3
+    assert [parse_header(each).base_offset for each in every_batch(log)] == [0, 3]
 
 
 def test_the_first_of_a_producer_that_the_disk_refuses_stays_its_next() -> None:

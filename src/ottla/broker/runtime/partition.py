@@ -1,7 +1,7 @@
 """One partition that this node leads, and who waits for it to grow."""
 
 import asyncio
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from typing import Final, Protocol
 
 from ottla.base.types import TopicPartition
@@ -33,10 +33,10 @@ class Partition:
 
     __slots__ = (
         "_has_told",
-        "_held",
         "_owed_bytes",
         "_wakes",
         "_watchers",
+        "held",
         "leader_epoch",
         "log",
         "synced_ms",
@@ -55,7 +55,7 @@ class Partition:
         #: What watchers were not told of when it came: the sync that it waited for was refused.
         self.untold_bytes = 0
         #: While a large batch is written in parts: done when it is there, or given up.
-        self._held: asyncio.Future[None] | None = None
+        self.held: asyncio.Future[None] | None = None
         #: In the order in which they came. (A set has the order of addresses: no run would be like the one before.)
         self._watchers: dict[Watcher, None] = {}
         self._wakes = wakes
@@ -76,19 +76,14 @@ class Partition:
 
     @property
     def is_held(self) -> bool:
-        """Whether a large batch is being written: who wants to append has to wait (`until_free`)."""
-        return self._held is not None
-
-    def until_free(self) -> "Iterator[asyncio.Future[None]]":
-        """Steps for `Slices`: behind them nobody writes a large batch here."""
-        while self._held is not None:
-            yield self._held
+        """Whether a large batch is being written: who wants to append has to wait (`Partitions.until_free`)."""
+        return self.held is not None
 
     def append_in_parts(
         self, records: Buffer, *, now_ms: int, verification_guard: int, looked: Looked | None, max_named: int
     ) -> Generator[None, None, Appended]:
         """Append a large batch of a client where it `is_held` by nobody, as `PartitionLog.append_in_parts`."""
-        held = self._held = asyncio.get_running_loop().create_future()
+        held = self.held = asyncio.get_running_loop().create_future()
         try:
             return (
                 yield from self.log.append_in_parts(
@@ -101,7 +96,7 @@ class Partition:
                 )
             )
         finally:
-            self._held = None
+            self.held = None
             held.set_result(None)
 
     def watch(self, watcher: Watcher) -> None:

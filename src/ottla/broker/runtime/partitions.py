@@ -174,8 +174,8 @@ class Partitions:
         """Steps for `Slices`: behind them who looks for `tp` finds a partition to which he can write, or none.
 
         It may be deleted meanwhile, and a new one with its name be held by then."""
-        while (partition := self._partitions.get(tp)) is not None and partition.is_held:
-            yield from partition.until_free()
+        while (partition := self._partitions.get(tp)) is not None and partition.held is not None:
+            yield partition.held
 
     def is_synced(self, tp: TopicPartition) -> bool:
         """Try to sync what `flush.messages` asks for. Whether nothing of it is left."""
