@@ -25,9 +25,11 @@ _TAKES_IT = LogConfig(max_message_bytes=2 * _SIZE)
 _LARGE = batch(2, value=bytes(_SIZE // 2))
 
 
-def _in_parts(log: PartitionLog, records: bytes = _LARGE, guard: int = NO_GUARD) -> Generator[None, None, Appended]:
+def _in_parts(
+    log: PartitionLog, records: bytes = _LARGE, guard: int = NO_GUARD, now_ms: int = NOW_MS
+) -> Generator[None, None, Appended]:
     return log.append_in_parts(
-        records, now_ms=NOW_MS, leader_epoch=0, verification_guard=guard, looked=None, max_named=1
+        records, now_ms=now_ms, leader_epoch=0, verification_guard=guard, looked=None, max_named=1
     )
 
 
@@ -241,3 +243,15 @@ def test_a_process_that_dies_in_a_part_leaves_nothing() -> None:
         result_of(work)
     storage.tear_next = None
     assert open_log(storage.after_kill(), _TAKES_IT).end_offset == 3
+
+
+@pytest.mark.parametrize("in_parts", [True, False])
+def test_a_duplicate_is_answered_with_the_time_at_which_the_log_has_stamped_it(in_parts: bool) -> None:
+    log = open_log(None, LogConfig(max_message_bytes=2 * _SIZE, message_timestamp_type=TimestampType.LOG_APPEND_TIME))
+    large, stamp = idempotent(0, size=_SIZE), NOW_MS + 5
+    answers = [
+        result_of(_in_parts(log, large, now_ms=stamp)) if in_parts else append(log, large, now_ms=stamp)
+        for _ in range(2)
+    ]
+    assert [each.log_append_time_ms for each in answers] == [stamp, stamp]
+    assert [each.duplicate for each in answers] == [False, True]

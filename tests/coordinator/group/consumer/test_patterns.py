@@ -180,6 +180,7 @@ def test_what_many_patterns_match_is_written_in_parts_and_the_epoch_rises_with_t
     for decision in _decisions(rig):
         assert rig.group.epoch == epoch
         if decision.records:
+            assert decision.unsynced is not None, "what the device has not taken is in the log all the same"
             rig.run(decision)
             sizes.append(len(decision.records))
     assert rig.group.epoch == epoch + 1
