@@ -6,8 +6,9 @@ Encoding reads the buffers of the arrays as they are. No record ever becomes a P
 
 import struct
 import sys
-from collections.abc import Callable, Iterator
-from itertools import islice
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, islice
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -67,6 +68,18 @@ def scalar(value: int | str | None, kind: Any) -> Any:
         data = value.encode()
         parts = [struct.pack("=2i", 0, len(data)), data]
     return pa.Array.from_buffers(kind, 1, [None, *map(pa.py_buffer, parts)])[0]
+
+
+def binary_array(values: Sequence[bytes | None], kind: Any) -> Any:
+    """A pyarrow array of this type, `binary` or `string`, of these bytes. As `scalar`, it imports no pandas."""
+    offsets = array("i", accumulate((len(each or b"") for each in values), initial=0))
+    nulls, valid = values.count(None), bytearray((len(values) + 7) // 8)
+    for at, each in enumerate(values):
+        if each is not None:
+            valid[at >> 3] |= 1 << (at & 7)
+    data = b"".join(each or b"" for each in values)
+    buffers = [pa.py_buffer(valid) if nulls else None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(kind, len(values), buffers, nulls)
 
 
 def decode_columns(
@@ -193,7 +206,11 @@ class _Columns:
         if self.header_offsets is None:
             return pa.RecordBatch.from_arrays(arrays, schema=_WITHOUT_HEADERS)
         items = pa.StructArray.from_arrays(
-            [pa.array(header_keys, pa.string()), pa.array(header_values, pa.binary())], fields=list(HEADER_TYPE)
+            [
+                binary_array([key.encode() for key in header_keys], pa.string()),
+                binary_array(header_values, pa.binary()),
+            ],
+            fields=list(HEADER_TYPE),
         )
         self.header_offsets.resize((rows + 1) * 4)
         arrays.append(pa.Array.from_buffers(HEADERS_TYPE, rows, [None, self.header_offsets], 0, children=[items]))
