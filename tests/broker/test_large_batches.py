@@ -10,6 +10,7 @@ import pytest
 from ottla.base.limits import MAX_INLINE_WRITE_BYTES, WRITTEN_AT_ONCE_BYTES
 from ottla.base.steps import result_of
 from ottla.base.types import TopicPartition
+from ottla.broker.runtime.markers import Marker
 from ottla.broker.runtime.partition import Partition
 from ottla.log.results import NO_GUARD, Appended, Isolation
 from ottla.testing import AsyncBroker
@@ -178,6 +179,17 @@ async def test_so_does_the_marker_of_another_producers_transaction(
     await some_turns_until(lambda: log.last_stable_offset == 3)
     (piece,) = log.read(0, 10**8, isolation=Isolation.READ_COMMITTED).slices
     assert [header.is_control for _, header in iter_headers(piece.read())] == [False, False, True]
+
+
+async def test_a_marker_that_is_not_wanted_any_more_by_then_is_not_written(broker: AsyncBroker) -> None:
+    """Its coordinator is read again meanwhile, and has it written anew."""
+    work, is_wanted = _begun(_partition(broker)), True
+    marking = broker.node.markers.write([TopicPartition("t", 0)], Marker(12_345, 0, False, 0, 0), lambda: is_wanted)
+    for _ in range(_FEW_TURNS):
+        await asyncio.sleep(0)
+    is_wanted = False
+    result_of(work)
+    assert (await marking, _partition(broker).log.end_offset) == ({}, 1)
 
 
 async def test_the_topic_may_go_meanwhile(broker: AsyncBroker, client: WireClient, other: WireClient) -> None:

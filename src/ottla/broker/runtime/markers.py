@@ -12,7 +12,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
 from ottla.base.limits import MAX_INLINE_MARKERS
@@ -88,7 +87,7 @@ class Markers:
         `decided_for` is the transactional id whose coordinator has decided so: then no epoch is too low.
         """
         results = _Results({}, {})
-        steps = takewhile(lambda _: is_wanted(), self._steps(partitions, marker, results, decided_for))
+        steps = self._steps(partitions, marker, results, is_wanted, decided_for)
         if len(partitions) > MAX_INLINE_MARKERS or any(self._partitions.is_held(tp) for tp in partitions):
             return self._slices.start(self._write_slowly(steps, results), "writing the markers of a transaction")
         deque(steps, 0)
@@ -110,6 +109,7 @@ class Markers:
         partitions: Sequence[TopicPartition],
         marker: Marker,
         results: "_Results",
+        is_wanted: Callable[[], bool],
         decided_for: str | None,
     ) -> Iterator[Any]:
         for tp in partitions:
@@ -118,6 +118,8 @@ class Markers:
                 yield
                 continue
             yield from self._partitions.until_free(tp)
+            if not is_wanted():
+                return
             error = self._append(tp, marker, results)
             if decided_for is not None and error in _FENCED:
                 error = self._overrule(tp, marker, error, decided_for, results)
