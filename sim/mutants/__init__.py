@@ -123,7 +123,7 @@ def _of_the_broker() -> dict[str, Mutant]:
         ),
         "dedup-window-of-four": Mutant(Kind.BROKER_PLAIN, _TWICE, broker.dedup_window_of_four()),
         "marks-before-it-decides": Mutant(
-            Kind.BROKER_STEPS, frozenset({"torn-transaction"}), broker.marks_before_it_decides(), first_seed=545
+            Kind.BROKER_STEPS, frozenset({"torn-transaction"}), broker.marks_before_it_decides(), first_seed=282
         ),
         "raises-no-epoch": Mutant(
             Kind.BROKER_TRANSACTIONS, frozenset({"lost-write", "torn-transaction"}), broker.raises_no_epoch()

@@ -1,10 +1,13 @@
 """Bugs of the real broker: of its log, of its coordinators, and of the order in which it does things."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 from unittest.mock import patch
 
+from ottla.base.errors import StorageError
+from ottla.base.types import TopicPartition
+from ottla.broker.runtime.partitions import Partitions
 from ottla.broker.runtime.shard import ShardRunner
 from ottla.coordinator.decision import Decision, Effect
 from ottla.coordinator.group.consumer import reconcile
@@ -13,7 +16,9 @@ from ottla.coordinator.txn import init_producer_id
 from ottla.coordinator.txn.metadata import TransactionMetadata, prepare_init
 from ottla.log import producers
 from ottla.log.flush import FlushPlan
+from ottla.log.names import UNFINISHED_SYNC
 from ottla.log.partition import PartitionLog
+from ottla.log.results import Appended
 from ottla.log.segment import Segment
 from ottla.wire.errors import ErrorCode
 
@@ -43,7 +48,20 @@ def marks_before_it_decides() -> Iterator[None]:
         finally:
             self._effect = effect
 
-    with patch.object(ShardRunner, "_carry_out", carry_out):
+    appended = Partitions.append_marker
+
+    def append_marker(self: Partitions, tp: TopicPartition, **marker: Any) -> Appended:
+        """Much happens on the disk behind each marker: worlds in which the broker dies there are not seldom."""
+        answer = appended(self, tp, **marker)
+        partition = self.find(*tp)
+        if partition is not None:
+            for _ in range(5):
+                with suppress(StorageError):
+                    partition.log._storage.mark(UNFINISHED_SYNC)
+                    partition.log._storage.unmark(UNFINISHED_SYNC)
+        return answer
+
+    with patch.object(ShardRunner, "_carry_out", carry_out), patch.object(Partitions, "append_marker", append_marker):
         yield
 
 
