@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.handlers.produce import ROLLS_AT_ONCE
 from ottla.broker.runtime.partition import Partition
-from ottla.broker.runtime.rolls import ROLLS_AT_ONCE
 from ottla.broker.runtime.slices import TURN_MS
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey

@@ -109,6 +109,11 @@ class LogConfig:
         return "delete" in self.cleanup_policy
 
     @property
+    def stamps(self) -> bool:
+        """Whether records get the time at which they are appended."""
+        return self.message_timestamp_type is TimestampType.LOG_APPEND_TIME
+
+    @property
     def compacts(self) -> bool:
         """Whether the cleaner keeps the last record of each key; records without a key are refused."""
         return "compact" in self.cleanup_policy

@@ -4,7 +4,7 @@ from typing import Protocol
 
 from ottla.base.require import require
 from ottla.base.types import TopicPartition
-from ottla.log.config import LogConfig, TimestampType
+from ottla.log.config import LogConfig
 from ottla.log.producers import ProducerState, Refusal
 from ottla.log.record_checks import Looked
 from ottla.log.results import Appended, Origin
@@ -57,8 +57,7 @@ def decide(
         if origin is Origin.CLIENT:
             known = log.producers.find_duplicate(header)
             if known is not None:
-                stamps = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
-                appended_ms = known.timestamp_ms if stamps else -1
+                appended_ms = known.timestamp_ms if config.stamps else -1
                 return Appended(known.first_offset, known.last_offset, appended_ms, start_offset, True)
         refusal = log.producers.check_batch(header, origin, verification_guard, verify=config.transaction_verification)
         if refusal is not None:

@@ -12,14 +12,14 @@ transaction is stable at once. A read never opens a batch: it finds a position a
 
 from collections.abc import Generator
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from ottla.base.errors import StorageError
 from ottla.base.limits import MAX_RECORD_ERRORS
 from ottla.base.steps import result_of
 from ottla.base.types import TopicPartition
 from ottla.log.cleaner.compaction import Compaction
-from ottla.log.config import LogConfig, TimestampType
+from ottla.log.config import LogConfig
 from ottla.log.damage import drop_unreadable
 from ottla.log.deciding import decide, refused
 from ottla.log.epochs import LeaderEpochs
@@ -56,13 +56,9 @@ from ottla.wire.errors import ErrorCode
 _NOTHING: Final = Outside()
 
 
-class _Coming(NamedTuple):
-    """A batch as it is written."""
-
-    buffers: tuple[Buffer, ...]
-    #: Its newest record's; and what is answered of it, -1 unless the topic stamps records itself.
-    timestamp_ms: int
-    appended_ms: int
+#: A batch as it is written, its newest record's timestamp, and the one that is answered: -1 unless the topic stamps
+#: records itself.
+_Coming = tuple[tuple[Buffer, ...], int, int]
 
 
 class PartitionLog:
@@ -132,7 +128,7 @@ class PartitionLog:
             log.epochs.catch_up()  # what was on the device is not flushed again
         log.recovery_point = max(loaded.recovery_point, loaded.log_start_offset)
         log.synced = Synced(log, storage, log._segments, loaded.synced_offset)
-        log.rolling = Rolling(log, storage, log._segments, log.epochs)
+        log.rolling = Rolling(log, storage, log._segments)
         cleaned = outside.cleaned_offset, loaded.thinned_below
         log.compaction = Compaction(log, storage, log._segments, log.producers, *cleaned)
         log.findings = replace(loaded.findings, mended=(*mended, *loaded.findings.mended))
@@ -161,7 +157,14 @@ class PartitionLog:
         decided = decide(self, records, now_ms, origin, verification_guard, looked, max_named)
         if isinstance(decided, Appended):
             return decided
-        return self._append_decided(records, decided, leader_epoch, now_ms)
+        coming = self._coming(records, decided, leader_epoch, now_ms)
+        try:
+            segment = self._to_write(decided, leader_epoch, coming[1], now_ms)
+            position = segment.write(coming[0], decided.size_bytes)
+        except StorageError:
+            self.producers.refused(decided)
+            raise
+        return self._written(segment, position, decided, coming, now_ms)
 
     def append_in_parts(
         self,
@@ -183,8 +186,8 @@ class PartitionLog:
             return decided
         coming = self._coming(records, decided, leader_epoch, now_ms)
         try:
-            segment = self._to_write(decided, leader_epoch, coming.timestamp_ms, now_ms)
-            position = yield from write_in_parts(self._segments, coming.buffers, decided.size_bytes)
+            segment = self._to_write(decided, leader_epoch, coming[1], now_ms)
+            position = yield from write_in_parts(self._segments, coming[0], decided.size_bytes)
         except StorageError:
             self.producers.refused(decided)
             raise
@@ -192,27 +195,17 @@ class PartitionLog:
 
     def _coming(self, records: Buffer, header: BatchHeader, leader_epoch: int, now_ms: int) -> _Coming:
         offset = self.end_offset
-        if self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
-            return _Coming(stamped(records, header, offset, leader_epoch, now_ms), now_ms, now_ms)
-        return _Coming(at_offset(records, header, offset, leader_epoch), header.max_timestamp_ms, -1)
-
-    def _append_decided(self, records: Buffer, header: BatchHeader, leader_epoch: int, now_ms: int) -> Appended:
-        coming = self._coming(records, header, leader_epoch, now_ms)
-        try:
-            segment = self._to_write(header, leader_epoch, coming.timestamp_ms, now_ms)
-            position = segment.write(coming.buffers, header.size_bytes)
-        except StorageError:
-            self.producers.refused(header)
-            raise
-        return self._written(segment, position, header, coming, now_ms)
+        if self.config.stamps:
+            return stamped(records, header, offset, leader_epoch, now_ms), now_ms, now_ms
+        return at_offset(records, header, offset, leader_epoch), header.max_timestamp_ms, -1
 
     def _written(self, segment: Segment, position: int, header: BatchHeader, coming: _Coming, now_ms: int) -> Appended:
         """A data batch is in the log file."""
-        offset, timestamp_ms = self.end_offset, coming.timestamp_ms
+        offset, (_, timestamp_ms, appended_ms) = self.end_offset, coming
         if header.producer_id >= 0:
             self.producers.apply_batch(header, offset, timestamp_ms, now_ms, segment.base_offset, position)
         self._advance(segment, position, header, timestamp_ms, now_ms)
-        return Appended(offset, offset + header.last_offset_delta, coming.appended_ms, self.log_start_offset)
+        return Appended(offset, offset + header.last_offset_delta, appended_ms, self.log_start_offset)
 
     def append_control(
         self,
@@ -268,7 +261,7 @@ class PartitionLog:
         offset = self.end_offset
         last_offset = offset + header.last_offset_delta
         self.end_offset = self.producers.end_offset = last_offset + 1
-        segment.note(last_offset, timestamp_ms, position, header.size_bytes)
+        segment.note(last_offset, timestamp_ms, position, segment.size_bytes - position)
         segment.modified_ms = now_ms
         self._segments.note(offset, position)
         self.synced.appended(offset)

@@ -90,8 +90,8 @@ class Segments:
 
     def to_append(self) -> Segment:
         """The active segment. StorageError behind `close`."""
-        require(not self.is_held, "a large batch is being written")
-        if self._is_closed:
+        if self.is_held or self._is_closed:
+            require(not self.is_held, "a large batch is being written")
             raise StorageError(f"the log with {self.active.log_name} is closed")
         return self.active
 

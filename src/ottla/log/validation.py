@@ -79,9 +79,10 @@ def check_client_batch(
         validate(records, 0, header, config.max_message_bytes)
     except CorruptBatchError as fault:
         return Refusal(ErrorCode(fault.error_code), str(fault))
-    if header.size_bytes > config.segment_bytes:
+    size_bytes = header.size_bytes
+    if size_bytes > config.segment_bytes:
         return _too_large_for_segment(header, config)
-    if len(records) != header.size_bytes:
+    if len(records) != size_bytes:
         return Refusal(ErrorCode.INVALID_RECORD, "a produce request holds exactly one record batch per partition")
     if header.base_offset != 0:
         return Refusal(ErrorCode.INVALID_RECORD, f"the base offset of a produced batch is 0, not {header.base_offset}")

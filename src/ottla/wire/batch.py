@@ -106,6 +106,8 @@ _PRODUCER_OF = struct.Struct(">43xqhi")
 _PRODUCER = struct.Struct(">qhi")
 _MAGIC_AT, _LENGTH_AT, _LEADER_EPOCH_AT, _CRC_AT, _PRODUCER_AT = 16, 8, 12, 17, 43
 _SEQUENCE_MASK = 0x7FFFFFFF
+#: The codecs have numbers up to here.
+_LAST_COMPRESSION = int(Compression.ZSTD)
 #: The smallest batch length there can be.
 _SMALLEST_LENGTH = HEADER_BYTES - LOG_OVERHEAD
 #: For `batch_walk`: bytes of a header, those before what the length counts, where magic, length and last offset delta
@@ -166,7 +168,7 @@ class BatchHeader(NamedTuple):
     def compression(self) -> Compression:
         """How the records are compressed; UnsupportedCompressionError for a number Kafka does not define."""
         number = self.attributes & COMPRESSION_MASK
-        if number > Compression.ZSTD:
+        if number > _LAST_COMPRESSION:
             raise UnsupportedCompressionError(f"compression type {number} of the batch at offset {self.base_offset}")
         return Compression(number)
 
@@ -194,28 +196,28 @@ class BatchHeader(NamedTuple):
         return self.base_timestamp_ms if self.attributes & DELETE_HORIZON_FLAG else None
 
 
+#: `BatchHeader._make` without a call in between: each append, and each batch that is read, has a header.
+_new_header: Final = tuple.__new__
+
+
 def parse_header(buf: Buffer, pos: int = 0) -> BatchHeader:
     """Read the header at `pos`. Checks only what makes it a header: enough bytes, magic 2, a possible length.
 
     Raises CorruptBatchError, or its UnsupportedMagicError for message sets of magic 0 and 1.
     """
-    available = len(buf) - pos
-    if available > _MAGIC_AT:
-        _check_magic(buf, pos)
-    if available < HEADER_BYTES:
-        raise CorruptBatchError(
-            f"a record batch header takes {HEADER_BYTES} bytes, {max(available, 0)} are left at {pos}"
-        )
-    header = BatchHeader._make(_HEADER.unpack_from(buf, pos))
+    if len(buf) - pos < HEADER_BYTES or buf[pos + _MAGIC_AT] != CURRENT_MAGIC:
+        raise _no_header(buf, pos)
+    header = _new_header(BatchHeader, _HEADER.unpack_from(buf, pos))
     if header.length < _SMALLEST_LENGTH:
         raise CorruptBatchError(f"batch length {header.length} at {pos} is smaller than a header")
     return header
 
 
-def _check_magic(buf: Buffer, pos: int) -> None:
-    magic = buf[pos + _MAGIC_AT]
-    if magic != CURRENT_MAGIC:
-        raise UnsupportedMagicError(f"magic {magic} at {pos}; only record batches of magic {CURRENT_MAGIC} are read")
+def _no_header(buf: Buffer, pos: int) -> CorruptBatchError:
+    available = max(len(buf) - pos, 0)
+    if available > _MAGIC_AT and (magic := buf[pos + _MAGIC_AT]) != CURRENT_MAGIC:
+        return UnsupportedMagicError(f"magic {magic} at {pos}; only record batches of magic {CURRENT_MAGIC} are read")
+    return CorruptBatchError(f"a record batch header takes {HEADER_BYTES} bytes, {available} are left at {pos}")
 
 
 # --- Parts of a header, for who need not parse all of it. ---
@@ -298,10 +300,11 @@ def is_old_message(view: memoryview, position: int) -> bool:
 
 def check_integrity(buf: Buffer, pos: int, header: BatchHeader) -> None:
     """Raise CorruptBatchError unless the whole batch is in `buf` and its CRC-32C is right."""
-    end = pos + header.size_bytes
+    size_bytes = header.size_bytes
+    end = pos + size_bytes
     if end > len(buf):
         raise CorruptBatchError(
-            f"the batch at offset {header.base_offset} takes {header.size_bytes} bytes, {len(buf) - pos} are there"
+            f"the batch at offset {header.base_offset} takes {size_bytes} bytes, {len(buf) - pos} are there"
         )
     computed = crc32c(memoryview(buf)[pos + CRC_START : end])
     if computed != header.crc:
@@ -320,17 +323,22 @@ def validate(buf: Buffer, pos: int, header: BatchHeader, max_bytes: int) -> None
     if header.size_bytes > max_bytes:
         raise BatchTooLargeError(f"the batch takes {header.size_bytes} bytes, {max_bytes} are allowed")
     check_integrity(buf, pos, header)
-    if header.record_count <= 0:
-        raise InvalidRecordError(f"the batch says it holds {header.record_count} records")
-    if header.last_offset_delta != header.record_count - 1:
-        raise InvalidRecordError(
-            f"the batch says it holds {header.record_count} records and ends at offset delta {header.last_offset_delta}"
-        )
-    if header.attributes & COMPRESSION_MASK > Compression.ZSTD:
-        raise UnsupportedCompressionError(f"compression type {header.attributes & COMPRESSION_MASK}")
-    if header.has_producer_id and header.base_sequence < 0 and not header.is_control:
-        raise InvalidRecordError(f"producer {header.producer_id} sent base sequence {header.base_sequence}")
-    if header.is_transactional and not header.has_producer_id:
+    count, delta, attributes, producer_id = (
+        header.record_count,
+        header.last_offset_delta,
+        header.attributes,
+        header.producer_id,
+    )
+    if count <= 0:
+        raise InvalidRecordError(f"the batch says it holds {count} records")
+    if delta != count - 1:
+        raise InvalidRecordError(f"the batch says it holds {count} records and ends at offset delta {delta}")
+    if attributes & COMPRESSION_MASK > _LAST_COMPRESSION:
+        raise UnsupportedCompressionError(f"compression type {attributes & COMPRESSION_MASK}")
+    if producer_id > NO_PRODUCER_ID:
+        if header.base_sequence < 0 and not attributes & CONTROL_FLAG:
+            raise InvalidRecordError(f"producer {producer_id} sent base sequence {header.base_sequence}")
+    elif attributes & TRANSACTIONAL_FLAG:
         raise InvalidRecordError("a transactional batch without a producer id")
 
 

@@ -9,8 +9,9 @@ are served; as in Kafka what it writes to one partition does not depend on the o
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Generator, Iterator
-from typing import Any, Final, NamedTuple, Protocol
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from functools import partial
+from typing import Any, Final, Protocol
 
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.base.limits import MAX_INLINE_WRITE_BYTES
@@ -33,20 +34,20 @@ from ottla.broker.ports.transactions import HasVerification
 from ottla.broker.runtime.answers import gather, then
 from ottla.broker.runtime.opening import Opening
 from ottla.broker.runtime.partition import Partition
+from ottla.broker.runtime.ready import SLOWLY, must_wait, until_ready
 from ottla.broker.runtime.recompression import Recompression
-from ottla.broker.runtime.rolls import Rolls
 from ottla.broker.runtime.unverified import Unverified
 from ottla.coordinator.txn.add_partitions_to_txn import produce_error
 from ottla.log.record_checks import Looked
-from ottla.log.results import Appended, RecordError
+from ottla.log.results import NO_GUARD, Appended, RecordError
 from ottla.wire.acls import AclOperation, ResourceType
 from ottla.wire.batch import HEADER_BYTES, compression_number, is_transactional, parse_header
-from ottla.wire.batch_errors import CorruptBatchError
 from ottla.wire.codec import Buffer
 from ottla.wire.compression import Compression
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.produce import (
     BatchIndexAndErrorMessage,
+    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -58,6 +59,9 @@ from ottla.wire.messages.produce import (
 AT_ONCE: Final = 50
 #: So is a larger request to several: checksums and writes of a megabyte take half a millisecond.
 BYTES_AT_ONCE: Final = 4_194_304
+#: So is a request for more, from the first on with which files are made: a new segment has three, and a snapshot of the
+#: producers; a partition's first record comes with the file of its leader epochs.
+ROLLS_AT_ONCE: Final = 8
 _TOPIC_IDS_FROM = 13
 #: From here on a produce adds its partitions to the transaction (KIP-890's protocol).
 _ADDS_PARTITIONS_FROM = 12
@@ -137,16 +141,20 @@ def _proceed(produce: "_Produce") -> Any:
 
 
 def _append(produce: "_Produce", errors: dict[TopicPartition, ErrorCode]) -> Any:
-    deque(produce.find_rolls(), 0)
-    if produce.rolls.must_wait:
-        return produce.start(_append_slowly(produce, errors), "a produce with which files are made")
-    deque(produce.append(errors), 0)
+    steps = produce.append(errors)
+    for step in steps:
+        if step is not None:
+            return produce.start(_append_slowly(produce, _behind(step, steps)), "a produce that takes long")
     return produce.response()
 
 
-async def _append_slowly(produce: "_Produce", errors: dict[TopicPartition, ErrorCode]) -> ProduceResponse:
-    await produce.rolls.name_files()
-    await produce.run(produce.append(errors, waits=True))
+def _behind(step: object, steps: Iterator[object]) -> Iterator[object]:
+    yield step
+    yield from steps
+
+
+async def _append_slowly(produce: "_Produce", steps: Iterator[object]) -> ProduceResponse:
+    await produce.run(steps)
     response: ProduceResponse | asyncio.Future[ProduceResponse] = produce.response()
     return await response if isinstance(response, asyncio.Future) else response
 
@@ -164,17 +172,7 @@ async def _slowly(node: _Node, produce: "_Produce", context: RequestContext) -> 
     if produce.unverified.has_several_producers:
         return produce.refuse_all(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     errors = await produce.verify() if produce.unverified.partitions else {}
-    await produce.run(produce.find_rolls())
-    return await _append_slowly(produce, errors)
-
-
-class _Batch(NamedTuple):
-    """A batch that the log is asked to append."""
-
-    partition: Partition
-    records: Buffer
-    guard: int
-    looked: Looked | None
+    return await _append_slowly(produce, produce.append(errors))
 
 
 class _Produce:
@@ -198,7 +196,6 @@ class _Produce:
         self._count = 0
         for topic in request.topic_data:
             self._count += len(topic.partition_data) or 1  # a name alone is looked at, too
-        self.rolls = Rolls(self._count)
         #: Partitions and refused records that the answer names.
         self._named = self._count
 
@@ -234,11 +231,14 @@ class _Produce:
         """Look at each partition's batch: whether it has to be compressed, or opened in a thread."""
         now_ms = self._node.clock.now_ms()
         for topic in self._request.topic_data:
+            find = self._finder(topic)
             for data in topic.partition_data:
-                partition = self._find(topic, data.index)
-                if isinstance(partition, Partition) and data.records is not None:
-                    self._recompression.add(data.records, partition.log.config)
-                    self._opening.add(data.records, partition.tp, partition.log.config, now_ms)
+                partition, records = find(data.index), data.records
+                if partition is not None and records is not None:
+                    config = partition.log.config
+                    if config.compression is not None:
+                        self._recompression.add(records, config)
+                    self._opening.add(records, partition.tp, config, now_ms)
                 yield
 
     def prepare(self) -> "asyncio.Future[Any] | None":
@@ -264,9 +264,10 @@ class _Produce:
         verifies = adds or self._node.config.flag("transaction.partition.verification.enable")
         now_ms = self._node.clock.now_ms()
         for topic in self._request.topic_data:
+            find = self._finder(topic)
             for data in topic.partition_data:
-                partition = self._find(topic, data.index)
-                if isinstance(partition, Partition):
+                partition = find(data.index)
+                if partition is not None:
                     self.unverified.add(partition, data.records, now_ms, verifies=verifies)
                 yield
 
@@ -281,43 +282,45 @@ class _Produce:
             verify_only=verify_only,
         )
 
-    def find_rolls(self) -> Iterator[None]:
-        """Find what has to be waited for."""
-        now_ms = self._node.clock.now_ms()
-        for topic in self._request.topic_data:
-            for data in topic.partition_data:
-                partition, records = self._find(topic, data.index), data.records
-                batch = None if records is None else self._recompression.changed(records)
-                if isinstance(partition, Partition) and batch is not None and not isinstance(batch, CorruptBatchError):
-                    self.rolls.add(partition, batch, now_ms)
-                yield
-
-    def append(self, errors: dict[TopicPartition, ErrorCode], *, waits: bool = False) -> Iterator[Any]:
+    def append(self, errors: dict[TopicPartition, ErrorCode]) -> Iterator[object]:
         """Append each partition's batch unless it is refused; `errors` are what the transaction coordinator says.
 
-        In slices it `waits`, where others write a large batch, and writes its own in parts.
+        Behind a step that gives None the next one may come at once. Else the rest is for slices.
         """
+        refused, is_for_many = self._refused(errors), self._count > ROLLS_AT_ONCE
+        partitions, clock = self._node.partitions, self._node.clock
+        for topic in self._request.topic_data:
+            find, answers = self._finder(topic), []
+            for data in topic.partition_data:
+                partition, batch = find(data.index), self._recompression.changed(data.records)
+                if partition is not None and batch is not None and must_wait(partition, batch, clock):
+                    yield from until_ready(partitions, partition, batch, clock)
+                    partition = find(data.index)
+                if partition is None:
+                    answers.append(_error(data.index, self._missing(topic)))
+                elif batch is None:
+                    error, message = ErrorCode.INVALID_RECORD, "a produce request needs exactly one record batch"
+                    answers.append(_error(data.index, error, message))
+                elif (refusal := self._refusal(partition, data, refused)) is not None:
+                    answers.append(refusal)
+                elif len(batch) > MAX_INLINE_WRITE_BYTES:
+                    answers.append((yield from self._append_in_parts(partition, data, batch)))
+                else:
+                    answers.append(self._append_one(partition, data, batch))
+                    if is_for_many and partition.log.rolling.is_first(len(batch)):
+                        yield SLOWLY
+                yield None
+            self._topics.append(TopicProduceResponse(topic.topic_id, topic.name, tuple(answers)))
+
+    def _refused(self, errors: dict[TopicPartition, ErrorCode]) -> dict[TopicPartition, ErrorCode]:
+        """What is answered for partitions of which the transaction coordinator says no."""
         version = self._context.api_version
         adds, knows = version >= _ADDS_PARTITIONS_FROM, version >= _KNOWS_ABORTABLE_FROM
-        refused = {
+        return {
             tp: produce_error(error, adds_partitions=adds, knows_abortable=knows)
             for tp, error in errors.items()
             if error is not ErrorCode.NONE
         }
-        for topic in self._request.topic_data:
-            answers = []
-            for data in topic.partition_data:
-                if waits and isinstance(partition := self._find(topic, data.index), Partition):
-                    yield from self._node.partitions.until_free(partition.tp)
-                checked = self._check(topic, data.index, data.records, refused)
-                if not isinstance(checked, _Batch):
-                    answers.append(checked)
-                elif waits and len(checked.records) > MAX_INLINE_WRITE_BYTES:
-                    answers.append((yield from self._append_in_parts(data.index, checked)))
-                else:
-                    answers.append(self._append_one(data.index, checked))
-                yield
-            self._topics.append(TopicProduceResponse(topic.topic_id, topic.name, tuple(answers)))
 
     def refuse_all(self, error: ErrorCode) -> ProduceResponse:
         """The answer that appends nothing."""
@@ -375,80 +378,78 @@ class _Produce:
             topics.append(topic._replace(partition_responses=tuple(answers)))
         return ProduceResponse(tuple(topics))
 
-    def _check(
-        self,
-        topic: TopicProduceData,
-        index: int,
-        records: Buffer | None,
-        refused: dict[TopicPartition, ErrorCode],
-    ) -> "PartitionProduceResponse | _Batch":
-        """What to append; or why it is refused before the log is asked."""
-        partition = self._find(topic, index)
-        if not isinstance(partition, Partition):
-            return _error(index, partition)
+    def _refusal(
+        self, partition: Partition, data: PartitionProduceData, refused: dict[TopicPartition, ErrorCode]
+    ) -> PartitionProduceResponse | None:
+        """Why a batch is refused before the log is asked, or None."""
+        index, records, tp = data.index, data.records, partition.tp
         if self._request.acks not in _ACKS:
             return _error(index, ErrorCode.INVALID_REQUIRED_ACKS)
-        if partition.tp.topic in INTERNAL_TOPICS:  # a record that a coordinator cannot read would stop it
+        if tp.topic in INTERNAL_TOPICS:  # a record that a coordinator cannot read would stop it
             return _error(index, ErrorCode.INVALID_TOPIC_EXCEPTION, "only the broker writes to its internal topics")
-        error = refused.get(partition.tp)
-        if error is not None:
-            return _error(index, error)
+        if tp in refused:
+            return _error(index, refused[tp])
         if self._context.api_version < _ZSTD_FROM and records is not None and _is_zstd(records):
             return _error(index, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-        if records is None:
-            return _error(index, ErrorCode.INVALID_RECORD, "a produce request needs exactly one record batch")
-        batch = self._recompression.changed(records)
-        if isinstance(batch, CorruptBatchError):
-            self._tell(partition.tp, ErrorCode(batch.error_code), str(batch))
-            return _error(index, ErrorCode(batch.error_code), str(batch))
-        return _Batch(partition, batch, self.unverified.guard(partition.tp), self._opening.looked(records))
+        fault = self._recompression.faults.get(id(records))
+        if fault is not None:
+            self._tell(tp, ErrorCode(fault.error_code), str(fault))
+            return _error(index, ErrorCode(fault.error_code), str(fault))
+        return None
 
-    def _append_one(self, index: int, batch: "_Batch") -> PartitionProduceResponse:
-        partition = batch.partition
+    def _append_one(self, partition: Partition, data: PartitionProduceData, batch: Buffer) -> PartitionProduceResponse:
+        log, looked = partition.log, self._opening.looked(data.records)
         try:
-            appended = partition.log.append(
-                batch.records,
+            appended = log.append(
+                batch,
                 now_ms=self._node.clock.now_ms(),
                 leader_epoch=partition.leader_epoch,
-                verification_guard=batch.guard,
-                looked=batch.looked,
+                verification_guard=self.unverified.guards.get(partition.tp, NO_GUARD),
+                looked=looked,
                 max_named=self._opening.nameable,
             )
         except StorageError as fault:
-            return self._failed(index, partition, fault)
-        return self._appended(index, batch, appended)
+            return self._failed(partition, data, fault)
+        return self._appended(partition, data, batch, looked, appended)
 
-    def _append_in_parts(self, index: int, batch: "_Batch") -> Generator[None, None, PartitionProduceResponse]:
+    def _append_in_parts(
+        self, partition: Partition, data: PartitionProduceData, batch: Buffer
+    ) -> Generator[None, None, PartitionProduceResponse]:
+        looked = self._opening.looked(data.records)
         try:
-            appended = yield from batch.partition.append_in_parts(
-                batch.records,
+            appended = yield from partition.append_in_parts(
+                batch,
                 now_ms=self._node.clock.now_ms(),
-                verification_guard=batch.guard,
-                looked=batch.looked,
+                verification_guard=self.unverified.guards.get(partition.tp, NO_GUARD),
+                looked=looked,
                 max_named=self._opening.nameable,
             )
         except StorageError as fault:
-            return self._failed(index, batch.partition, fault)
-        return self._appended(index, batch, appended)
+            return self._failed(partition, data, fault)
+        return self._appended(partition, data, batch, looked, appended)
 
-    def _failed(self, index: int, partition: Partition, fault: StorageError) -> PartitionProduceResponse:
-        return _error(index, self._node.partitions.faults.report(partition.tp, fault), str(fault))
+    def _failed(
+        self, partition: Partition, data: PartitionProduceData, fault: StorageError
+    ) -> PartitionProduceResponse:
+        return _error(data.index, self._node.partitions.faults.report(partition.tp, fault), str(fault))
 
-    def _appended(self, index: int, batch: "_Batch", appended: Appended) -> PartitionProduceResponse:
+    def _appended(
+        self, partition: Partition, data: PartitionProduceData, batch: Buffer, looked: Looked | None, appended: Appended
+    ) -> PartitionProduceResponse:
         """The log's answer, for the client."""
-        partition = batch.partition
+        index, log = data.index, partition.log
         if appended.error is not ErrorCode.NONE:
             self._named += len(appended.record_errors)
             self._tell(partition.tp, appended.error, appended.message)
-            if batch.looked is None:
+            if looked is None:
                 self._opening.nameable -= len(appended.record_errors)
             answer = _error(index, appended.error, appended.message, appended.record_errors)
-            early = appended.error is ErrorCode.INVALID_RECORD and not _is_one_batch(batch.records)
+            early = appended.error is ErrorCode.INVALID_RECORD and not _is_one_batch(batch)
             if appended.error not in _WITHOUT_LOG_START and not early:
-                answer = answer._replace(log_start_offset=partition.log.log_start_offset)
+                answer = answer._replace(log_start_offset=log.log_start_offset)
             return answer
-        size_bytes = 0 if appended.duplicate else len(batch.records)
-        if partition.log.synced.is_due:
+        size_bytes = 0 if appended.duplicate else len(batch)
+        if log.synced.is_due:
             self._syncs[partition.tp] = self._node.partitions.syncs.after(partition, size_bytes)
         elif not appended.duplicate:
             partition.appended(size_bytes)
@@ -461,13 +462,22 @@ class _Produce:
             what = f"a batch for {tp}: {error.name}, {message}"
             self._node.refusals.tell(self._context.session.client_host, self._context.client_id, what)
 
-    def _find(self, topic: TopicProduceData, index: int) -> Partition | ErrorCode:
-        name = topic.name if self._has_names else self._name(topic)
+    def _finder(self, topic: TopicProduceData) -> Callable[[int], Partition | None]:
+        """Finds a partition to which may be written, at any time: it may be deleted between two steps."""
+        if self._has_names and topic.name not in self.refused:
+            return partial(self._node.partitions.find, topic.name)
+        return partial(self._find, topic)
+
+    def _find(self, topic: TopicProduceData, index: int) -> Partition | None:
+        name = self._name(topic)
+        return None if name is None or name in self.refused else self._node.partitions.find(name, index)
+
+    def _missing(self, topic: TopicProduceData) -> ErrorCode:
+        """Why a partition of it is not found."""
+        name = self._name(topic)
         if name is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
-        if name in self.refused:
-            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        return self._node.partitions.find(name, index) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED if name in self.refused else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def _name(self, topic: TopicProduceData) -> str | None:
         """The topic's name; None for a topic id that nobody has."""

@@ -45,7 +45,7 @@ class Opening:
             return None
         return beside(self._work)
 
-    def looked(self, records: Buffer) -> Looked | None:
+    def looked(self, records: Buffer | None) -> Looked | None:
         """What was found in this batch, or None. It is handed out once: it may be large."""
         return self._looked.pop(id(records), None)
 

@@ -19,7 +19,9 @@ class Recompression:
     def __init__(self) -> None:
         #: By the identity of what came: what came, and the topic's settings.
         self._wanted: dict[int, tuple[Buffer, LogConfig]] = {}
-        self._changed: dict[int, Buffer | CorruptBatchError] = {}
+        self._changed: dict[int, Buffer] = {}
+        #: Why a batch cannot be compressed anew, by the same.
+        self.faults: dict[int, CorruptBatchError] = {}
 
     def add(self, records: Buffer, config: LogConfig) -> None:
         """A batch for a topic. One that the log refuses anyway is left to it."""
@@ -37,8 +39,8 @@ class Recompression:
             return None
         return beside(self._work)
 
-    def changed(self, records: Buffer) -> Buffer | CorruptBatchError:
-        """What to append instead of `records`, or why they cannot be compressed anew."""
+    def changed(self, records: Buffer | None) -> Buffer | None:
+        """What to append instead of `records`."""
         return self._changed.get(id(records), records)
 
     def _work(self) -> None:
@@ -49,7 +51,7 @@ class Recompression:
                     records, config.compression, config.compression_level, MAX_RECOMPRESSED_BYTES
                 )
             except CorruptBatchError as fault:
-                self._changed[key] = kept(fault)
+                self.faults[key] = kept(fault)
 
 
 def _is_acceptable(records: Buffer, config: LogConfig) -> bool:

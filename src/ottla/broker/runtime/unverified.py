@@ -3,7 +3,6 @@
 from ottla.base.types import TopicPartition
 from ottla.broker.metadata.names import INTERNAL_TOPICS
 from ottla.broker.runtime.partition import Partition
-from ottla.log.results import NO_GUARD
 from ottla.log.storage import Buffer
 from ottla.wire.batch import HEADER_BYTES, is_transactional, producer_of
 
@@ -16,8 +15,8 @@ class Unverified:
         self._adds_partitions = adds_partitions
         #: Ids and epochs of all transactional batches, in their order.
         self._producers: dict[tuple[int, int], None] = {}
-        #: What the append to each partition must bring.
-        self._guards: dict[TopicPartition, int] = {}
+        #: What the append to each of the partitions must bring; to others NO_GUARD.
+        self.guards: dict[TopicPartition, int] = {}
 
     def add(self, partition: Partition, records: Buffer | None, now_ms: int, *, verifies: bool) -> None:
         """A batch for a partition. One that is no batch, or not of a transaction, is left to the log.
@@ -35,7 +34,7 @@ class Unverified:
                 producer_id, sequence, epoch, supports_epoch_bump=self._adds_partitions, now_ms=now_ms
             )
             if verification.needed:
-                self._guards[partition.tp] = verification.guard
+                self.guards[partition.tp] = verification.guard
 
     @property
     def has_several_producers(self) -> bool:
@@ -45,13 +44,9 @@ class Unverified:
     @property
     def partitions(self) -> list[TopicPartition]:
         """For which partitions the coordinator has to be asked."""
-        return list(self._guards)
+        return list(self.guards)
 
     @property
     def producer(self) -> tuple[int, int]:
         """Id and epoch of the producer; where there is a transactional batch, and not of several."""
         return next(iter(self._producers))
-
-    def guard(self, tp: TopicPartition) -> int:
-        """What an append to the partition must bring."""
-        return self._guards.get(tp, NO_GUARD)
