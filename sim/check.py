@@ -12,7 +12,7 @@ from ottla.testing.history import Anomaly, LogRecord
 from ottla.testing.history import Event as Told
 from ottla.testing.history.builder import FINAL_STATE
 from ottla.testing.history.facts import Acknowledged, Drained, Fact, Log, Positions, Unknown
-from ottla.wire.batch import parse_end_txn_marker
+from ottla.wire.markers import parse_end_txn_marker
 from ottla.wire.records import decode_batch
 from sim.cluster.log import Entry
 from sim.history import Event

@@ -4,7 +4,8 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ottla.wire.batch import BatchHeader, assign_offsets, control_batch, parse_end_txn_marker, parse_header
+from ottla.wire.batch import BatchHeader, assign_offsets, parse_header
+from ottla.wire.markers import control_batch, parse_end_txn_marker
 from sim.cluster.producers import REMEMBERED, ProducerTable
 
 

@@ -54,7 +54,7 @@ def not_compressed_anew() -> None:
     recompression = Recompression()
     recompression.add(records, LogConfig(compression=Compression.LZ4))
     recompression._work()
-    assert isinstance(recompression.changed(records), OttlaError)
+    assert isinstance(recompression.faults[id(records)], OttlaError)
 
 
 def searched_in_vain() -> None:

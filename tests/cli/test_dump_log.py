@@ -13,7 +13,8 @@ from ottla.cli.main import main
 from ottla.log.partition import PartitionLog
 from ottla.log.producers import ProducerState
 from ottla.log.snapshot import encode_snapshot
-from ottla.wire.batch import control_batch, join_batch, parse_header
+from ottla.wire.batch import join_batch, parse_header
+from ottla.wire.markers import control_batch
 from tests.log.batches import NOW_MS, batch, idempotent
 from tests.log.logs import SMALL, TP
 

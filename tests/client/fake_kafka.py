@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 from ottla.base.types import TopicPartition
 from ottla.wire.apis import API, ApiKey
-from ottla.wire.batch import BatchHeader, assign_offsets, control_batch, iter_headers, parse_header
+from ottla.wire.batch import BatchHeader, assign_offsets, iter_headers, parse_header
 from ottla.wire.errors import ErrorCode
+from ottla.wire.markers import control_batch
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey
 from ottla.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse

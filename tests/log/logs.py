@@ -10,9 +10,10 @@ from ottla.log.partition import PartitionLog
 from ottla.log.record_checks import Looked
 from ottla.log.results import Appended, Isolation, Read
 from ottla.log.storage import Storage
-from ottla.wire.batch import BatchHeader, iter_headers, parse_end_txn_marker
+from ottla.wire.batch import BatchHeader, iter_headers
 from ottla.wire.crc import crc32c
 from ottla.wire.errors import ErrorCode
+from ottla.wire.markers import parse_end_txn_marker
 from ottla.wire.special_timestamp import SpecialTimestamp
 from tests.log.batches import NOW_MS, idempotent
 

@@ -13,8 +13,9 @@ from ottla.log.config import LogConfig, TimestampType
 from ottla.log.memory import MemoryStorage
 from ottla.log.results import Isolation, Origin
 from ottla.wire.batch import TimestampType as BatchTimestampType
-from ottla.wire.batch import check_integrity, control_batch, parse_header
+from ottla.wire.batch import check_integrity, parse_header
 from ottla.wire.errors import ErrorCode
+from ottla.wire.markers import control_batch
 from tests.log.batches import NOW_MS, batch
 from tests.log.logs import (
     SMALL,

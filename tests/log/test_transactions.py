@@ -10,8 +10,9 @@ from ottla.log.memory import MemoryStorage
 from ottla.log.partition import PartitionLog
 from ottla.log.replay import replay
 from ottla.log.results import NO_GUARD, AbortedTransaction, Isolation, Origin
-from ottla.wire.batch import join_batch, parse_end_txn_marker, parse_header
+from ottla.wire.batch import join_batch, parse_header
 from ottla.wire.errors import ErrorCode
+from ottla.wire.markers import parse_end_txn_marker
 from ottla.wire.special_timestamp import SpecialTimestamp
 from tests.log.batches import NOW_MS, batch, idempotent
 from tests.log.logs import (

@@ -6,7 +6,8 @@ import random
 
 from ottla.base.types import TopicPartition
 from ottla.testing.history.facts import Acknowledged, Drained, Fact, Log, LogRecord, Polled, Read, Sent
-from ottla.wire.batch import control_batch, parse_header
+from ottla.wire.batch import parse_header
+from ottla.wire.markers import control_batch
 from ottla.wire.records import Record, encode_batch
 from sim.check import Told
 from sim.cluster.log import Entry

@@ -8,7 +8,8 @@ from ottla.coordinator.group.shard import GroupShard
 from ottla.coordinator.txn.metadata import TransactionMetadata, to_record
 from ottla.coordinator.txn.shard import TransactionShard
 from ottla.coordinator.txn.states import TransactionState, TransactionVersion
-from ottla.wire.batch import control_batch, parse_header
+from ottla.wire.batch import parse_header
+from ottla.wire.markers import control_batch
 from ottla.wire.offsets_records import OffsetCommitValue, encode_offset_commit_key, encode_offset_commit_value
 from ottla.wire.records import Record, encode_batch
 from sim.cluster.log import Entry

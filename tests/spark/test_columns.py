@@ -14,8 +14,9 @@ from ottla.base.types import TopicPartition  # noqa: E402
 from ottla.spark.columns import Chunk, RowDigest, check_writable  # noqa: E402
 from ottla.spark.errors import PipelineError  # noqa: E402
 from ottla.spark.kept_chunks import KeptChunks, Origin  # noqa: E402
-from ottla.wire.batch import Compression, assign_offsets, control_batch, join_batch, parse_header  # noqa: E402
+from ottla.wire.batch import Compression, assign_offsets, join_batch, parse_header  # noqa: E402
 from ottla.wire.columns import encode_columns  # noqa: E402
+from ottla.wire.markers import control_batch  # noqa: E402
 from ottla.wire.records import Record, decode_batch, encode_batch  # noqa: E402
 from tests.spark.source_rows import HEADERS, SCHEMA  # noqa: E402
 

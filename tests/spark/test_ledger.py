@@ -27,7 +27,8 @@ from ottla.spark.ledger import (
     encode,
 )
 from ottla.spark.ledger_io import ledger_batches
-from ottla.wire.batch import assign_offsets, control_batch, join_batch, parse_header
+from ottla.wire.batch import assign_offsets, join_batch, parse_header
+from ottla.wire.markers import control_batch
 from ottla.wire.records import Record, encode_batch
 
 KEYS = st.builds(BatchKey, st.text(max_size=8), st.integers(0, 2**40))

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from ottla.wire.batch import (
     CONTROL_FLAG,
     HEADER_BYTES,
-    MARKER_BATCH_BYTES,
     NO_SEQUENCE,
     TIMESTAMP_TYPE_FLAG,
     TRANSACTIONAL_FLAG,
@@ -21,17 +20,16 @@ from ottla.wire.batch import (
     UnsupportedMagicError,
     assign_offsets,
     check_integrity,
-    control_batch,
     is_transactional,
     iter_headers,
     pack_header,
-    parse_end_txn_marker,
     parse_header,
     seal,
     set_producer,
     stamped,
     validate,
 )
+from ottla.wire.markers import MARKER_BATCH_BYTES, control_batch, parse_end_txn_marker
 
 NOW_MS = 1_700_000_000_000
 MAX_BYTES = 1_048_588

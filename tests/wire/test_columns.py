@@ -14,12 +14,12 @@ from ottla.wire.batch import (
     Compression,
     CorruptBatchError,
     assign_offsets,
-    control_batch,
     iter_headers,
     join_batch,
     parse_header,
     stamped,
 )
+from ottla.wire.markers import control_batch
 from ottla.wire.spare_memory import SpareMemory
 from tests.counted_calls import calls
 from tests.wire.forms import INSTALLED, Form, both_forms

@@ -14,12 +14,12 @@ from ottla.wire.batch import (
     Compression,
     CorruptBatchError,
     TimestampType,
-    control_batch,
     parse_header,
     seal,
     stamped,
     validate,
 )
+from ottla.wire.markers import control_batch
 from ottla.wire.spare_memory import SpareMemory
 from tests.wire.forms import INSTALLED, INTERPRETED, Form, both_forms
 from tests.wire.rows import HEADER, NOW_MS, Row, rows

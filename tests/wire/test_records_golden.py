@@ -4,16 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.wire.batch import (
-    Compression,
-    TimestampType,
-    assign_offsets,
-    check_integrity,
-    control_batch,
-    iter_headers,
-    parse_end_txn_marker,
-    parse_header,
-)
+from ottla.wire.batch import Compression, TimestampType, assign_offsets, check_integrity, iter_headers, parse_header
+from ottla.wire.markers import control_batch, parse_end_txn_marker
 from tests.wire.forms import Form, both_forms
 from tests.wire.golden.make import CODECS, NOW_MS, RECORDS
 

@@ -1,6 +1,6 @@
 """Work in steps, so that others are served between two of them; here all of them are taken at once."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -14,6 +14,12 @@ def result_of(steps: Generator[object, None, T]) -> T:
         except StopIteration as end:
             found: T = end.value
             return found
+
+
+def behind(step: T, steps: Iterator[T]) -> Iterator[T]:
+    """The steps, with one in front of them that was taken from them. They are closed with it."""
+    yield step
+    yield from steps
 
 
 class Pace:

@@ -111,7 +111,7 @@ def _segment(content: bytes, decoder: RecordDecoder | None) -> Iterator[Row]:
 
 def _control(batch: bytes) -> Row:
     """A transaction's marker, or what Apache Kafka's quorum writes between its records (KIP-595)."""
-    from ottla.wire.batch import parse_end_txn_marker
+    from ottla.wire.markers import parse_end_txn_marker
     from ottla.wire.records import decode_batch
 
     kinds = [int.from_bytes((record.key or b"")[2:4], "big") for record in decode_batch(batch)]

@@ -16,7 +16,8 @@ from ottla.log.producers import CompletedTransaction, ProducerEntry, ProducerSta
 from ottla.log.snapshot import decode_snapshot
 from ottla.log.storage import Storage
 from ottla.log.txn_index import AbortedTxn, TransactionIndex
-from ottla.wire.batch import BatchHeader, is_emptied, parse_end_txn_marker
+from ottla.wire.batch import BatchHeader, is_emptied
+from ottla.wire.markers import parse_end_txn_marker
 
 #: Higher than every offset.
 _ANY_OFFSET: Final = 2**63 - 1

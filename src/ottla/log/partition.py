@@ -50,8 +50,9 @@ from ottla.log.timestamps import Search, search
 from ottla.log.topic_id import take_topic_id
 from ottla.log.txn_index import AbortsSeal
 from ottla.log.witnesses import Outside
-from ottla.wire.batch import BatchHeader, at_offset, control_batch, parse_header, stamped
+from ottla.wire.batch import BatchHeader, at_offset, parse_header, stamped
 from ottla.wire.errors import ErrorCode
+from ottla.wire.markers import control_batch
 
 _NOTHING: Final = Outside()
 

@@ -6,8 +6,9 @@ from typing import Final, NamedTuple
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.log.partition import PartitionLog
 from ottla.log.results import Isolation
-from ottla.wire.batch import BatchHeader, check_integrity, is_emptied, iter_headers, parse_end_txn_marker
+from ottla.wire.batch import BatchHeader, check_integrity, is_emptied, iter_headers
 from ottla.wire.errors import ErrorCode
+from ottla.wire.markers import parse_end_txn_marker
 from ottla.wire.records import Record, decode_batch
 
 #: Bytes read at once (`offsets.load.buffer.size`).

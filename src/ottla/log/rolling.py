@@ -10,8 +10,9 @@ from typing import Final, Protocol
 from ottla.log.config import LogConfig
 from ottla.log.segments import Segments
 from ottla.log.storage import Buffer, Storage
-from ottla.wire.batch import MARKER_BATCH_BYTES, parse_header
+from ottla.wire.batch import parse_header
 from ottla.wire.batch_errors import CorruptBatchError
+from ottla.wire.markers import MARKER_BATCH_BYTES
 
 #: A log to which something was written is flushed within this time.
 _FLUSHED_WITHIN_MS: Final = 120_000

@@ -24,7 +24,8 @@ from ottla.log.snapshot import Snapshots
 from ottla.log.storage import Storage
 from ottla.log.txn_index import AbortedTxn
 from ottla.log.witnesses import Outside
-from ottla.wire.batch import BatchHeader, check_integrity, is_emptied, parse_end_txn_marker
+from ottla.wire.batch import BatchHeader, check_integrity, is_emptied
+from ottla.wire.markers import parse_end_txn_marker
 
 
 class Thinned(NamedTuple):

@@ -9,9 +9,10 @@ import pyarrow.compute as pc
 from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
 from ottla.spark.errors import PipelineError, RowError
-from ottla.wire.batch import BatchHeader, is_emptied, iter_headers, parse_end_txn_marker
+from ottla.wire.batch import BatchHeader, is_emptied, iter_headers
 from ottla.wire.columns import decode_in_parts, scalar
 from ottla.wire.crc import crc32c
+from ottla.wire.markers import parse_end_txn_marker
 
 #: The row schema of Spark's own Kafka connector; `headers` only with includeHeaders.
 SOURCE_SCHEMA: Final = (

@@ -44,8 +44,9 @@ from ottla.spark.requests import (
     Steps,
 )
 from ottla.wire.apis import ApiKey
-from ottla.wire.batch import check_integrity, is_emptied, iter_headers, parse_end_txn_marker
+from ottla.wire.batch import check_integrity, is_emptied, iter_headers
 from ottla.wire.errors import ErrorCode
+from ottla.wire.markers import parse_end_txn_marker
 from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
 from ottla.wire.records import Record, decode_batch, encode_batch
 

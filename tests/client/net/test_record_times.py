@@ -9,8 +9,9 @@ from ottla.client.config.admin import admin_config
 from ottla.client.net.cluster import Cluster
 from ottla.client.net.record_times import first_timestamps
 from ottla.wire.apis import ApiKey
-from ottla.wire.batch import at_offset, control_batch, parse_header
+from ottla.wire.batch import at_offset, parse_header
 from ottla.wire.errors import ErrorCode
+from ottla.wire.markers import control_batch
 from ottla.wire.messages.fetch import FetchResponse, PartitionData
 from ottla.wire.records import Record, encode_batch
 from tests.client.conftest import Watchdog

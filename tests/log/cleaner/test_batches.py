@@ -9,16 +9,9 @@ from ottla.log.cleaner.batches import BatchFilter, LastRecord
 from ottla.log.cleaner.offset_map import OffsetMap
 from ottla.log.cleaner.transactions import CleanedTransactions
 from ottla.log.txn_index import AbortedTxn
-from ottla.wire.batch import (
-    BatchHeader,
-    Compression,
-    TimestampType,
-    assign_offsets,
-    check_integrity,
-    control_batch,
-    parse_header,
-)
+from ottla.wire.batch import BatchHeader, Compression, TimestampType, assign_offsets, check_integrity, parse_header
 from ottla.wire.batch_errors import CorruptBatchError
+from ottla.wire.markers import control_batch
 from ottla.wire.records import Record, decode_batch, encode_batch
 from tests.log.batches import batch as raw_batch
 

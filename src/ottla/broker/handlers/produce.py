@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.base.limits import MAX_INLINE_WRITE_BYTES
+from ottla.base.steps import behind
 from ottla.base.types import TopicPartition
 from ottla.broker.answers import Answer, Frame, Later
 from ottla.broker.handlers.encoding import AT_ONCE as ENCODED_AT_ONCE
@@ -144,13 +145,8 @@ def _append(produce: "_Produce", errors: dict[TopicPartition, ErrorCode]) -> Any
     steps = produce.append(errors)
     for step in steps:
         if step is not None:
-            return produce.start(_append_slowly(produce, _behind(step, steps)), "a produce that takes long")
+            return produce.start(_append_slowly(produce, behind(step, steps)), "a produce that takes long")
     return produce.response()
-
-
-def _behind(step: object, steps: Iterator[object]) -> Iterator[object]:
-    yield step
-    yield from steps
 
 
 async def _append_slowly(produce: "_Produce", steps: Iterator[object]) -> ProduceResponse:

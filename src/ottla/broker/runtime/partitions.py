@@ -35,8 +35,8 @@ from ottla.log.config import LogConfig
 from ottla.log.partition import PartitionLog
 from ottla.log.results import Appended, Origin
 from ottla.log.witnesses import Outside
-from ottla.wire.batch import MARKER_BATCH_BYTES
 from ottla.wire.errors import ErrorCode
+from ottla.wire.markers import MARKER_BATCH_BYTES
 
 T = TypeVar("T")
 

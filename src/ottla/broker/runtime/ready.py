@@ -1,4 +1,4 @@
-"""What an append waits for, or takes long for: one that is being written, a name that the device must know, its size."""
+"""What an append waits for, or takes long for: another that is being written, a name that is not safe yet, its size."""
 
 import asyncio
 from collections.abc import Iterator

@@ -19,7 +19,8 @@ class Transactions(NamedTuple):
 
 def count_transactions(data_dir: Path, topic: str) -> Transactions:
     """Count distinct (producer id, epoch) of the markers: with KIP-890 every transaction has an epoch of its own."""
-    from ottla.wire.batch import iter_headers, parse_end_txn_marker
+    from ottla.wire.batch import iter_headers
+    from ottla.wire.markers import parse_end_txn_marker
 
     ended: dict[bool, set[tuple[int, int]]] = {True: set(), False: set()}
     for segment in sorted(data_dir.glob(f"{topic}-[0-9]*/*.log")):

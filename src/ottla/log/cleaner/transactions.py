@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 from ottla.log.cleaner.steps import WORKED
 from ottla.log.storage import Buffer
 from ottla.log.txn_index import AbortedTxn
-from ottla.wire.batch import BatchHeader, is_emptied, parse_end_txn_marker
+from ottla.wire.batch import BatchHeader, is_emptied
+from ottla.wire.markers import parse_end_txn_marker
 
 #: So many are put in order at once: a millisecond.
 _SORTED_AT_ONCE: Final = 5_000

@@ -8,7 +8,8 @@ from ottla.client.core.consumer.fetch_buffer import FetchBuffer
 from ottla.client.core.consumer.fetched import Decoding, FetchedPartition
 from ottla.client.core.consumer.positions import PartitionState
 from ottla.client.errors import ClientError, CorruptRecordsError, NoOffsetForPartitionError, SerializationError
-from ottla.wire.batch import CRC_START, assign_offsets, control_batch, seal
+from ottla.wire.batch import CRC_START, assign_offsets, seal
+from ottla.wire.markers import control_batch
 from ottla.wire.records import Record, encode_batch
 
 ONE, TWO = TopicPartition("t", 1), TopicPartition("t", 2)

@@ -12,8 +12,9 @@ from ottla.client.core.consumer.fetch_buffer import FetchBuffer
 from ottla.client.core.consumer.fetched import COLUMNS_BYTES, Decoding, FetchedPartition
 from ottla.client.core.consumer.positions import PartitionState
 from ottla.client.errors import ClientError, CorruptRecordsError
-from ottla.wire.batch import HEADER_BYTES, assign_offsets, control_batch, join_batch, parse_header, seal
+from ottla.wire.batch import HEADER_BYTES, assign_offsets, join_batch, parse_header, seal
 from ottla.wire.compression import Compression
+from ottla.wire.markers import control_batch
 from ottla.wire.records import Record, encode_batch, open_batch
 
 pytest.importorskip("pyarrow")

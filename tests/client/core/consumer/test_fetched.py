@@ -9,8 +9,9 @@ from ottla.client.core.consumer.fetch_buffer import FetchBuffer
 from ottla.client.core.consumer.fetched import COLUMNS_BYTES, Decoding, FetchedPartition
 from ottla.client.core.consumer.positions import PartitionState, Positions
 from ottla.client.errors import CorruptRecordsError
-from ottla.wire.batch import assign_offsets, control_batch, join_batch, parse_header
+from ottla.wire.batch import assign_offsets, join_batch, parse_header
 from ottla.wire.compression import Compression
+from ottla.wire.markers import control_batch
 from ottla.wire.records import Record, encode_batch
 
 TP = TopicPartition("t", 0)

@@ -14,17 +14,10 @@ from ottla.client.core.consumer.consumer_record import ConsumerRecord
 from ottla.client.core.consumer.positions import UNKNOWN_EPOCH, PartitionState
 from ottla.client.errors import CorruptRecordsError, SerializationError
 from ottla.client.serdes import Deserializer
-from ottla.wire.batch import (
-    BatchHeader,
-    CorruptBatchError,
-    check_integrity,
-    is_emptied,
-    iter_headers,
-    parse_end_txn_marker,
-    parse_header,
-)
+from ottla.wire.batch import BatchHeader, CorruptBatchError, check_integrity, is_emptied, iter_headers, parse_header
 from ottla.wire.batch_walk import batch_positions
 from ottla.wire.codec import Buffer
+from ottla.wire.markers import parse_end_txn_marker
 from ottla.wire.records import ConsumerBatch, open_batch
 
 if TYPE_CHECKING:
