@@ -10,12 +10,11 @@ from ottla.base.types import TopicPartition
 from ottla.broker.config import BrokerConfig
 from ottla.broker.metadata.image import PartitionImage, TopicImage
 from ottla.broker.runtime.partitions import Partitions
-from ottla.broker.runtime.shard import ShardRunner, ShardRuntime, ShardState, log_records
+from ottla.broker.runtime.shard import Logged, ShardRunner, ShardRuntime, ShardState
 from ottla.broker.runtime.slices import Slices
 from ottla.broker.runtime.timers import Timers
 from ottla.broker.storage import DirectoryDisk
 from ottla.coordinator.decision import NOTHING, Decision, Effect, LogRecord, Reply, SetTimer
-from ottla.log.replay import ReplayedBatch
 from ottla.wire.errors import ErrorCode
 from tests.broker.ticking import TickingClock
 
@@ -46,10 +45,10 @@ class CountingShard:
         yield Decision(timers=(SetTimer(("tick",), 1_000),))
 
 
-def apply(shard: CountingShard, batch: ReplayedBatch, now_ms: int) -> Decision:
+def apply(shard: CountingShard, batch: Logged, now_ms: int) -> Decision:
     if batch.commit is not None:
         shard.events.append(f"marker {batch.producer_id} {batch.commit}")
-    for record in log_records(batch):
+    for record in batch.records:
         shard.total += int(record.value or b"0")
         shard.events.append(f"apply {int(record.value or b'0')}")
     return NOTHING

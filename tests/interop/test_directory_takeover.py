@@ -6,6 +6,7 @@ where no client sends them, and one is a talk of a group that reads no record.
 
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 
 from ottla.base.steps import result_of
 from ottla.broker.runtime.coordinators import apply_to_group
+from ottla.broker.runtime.shard import logged
 from ottla.broker.storage import DirectoryStorage
 from ottla.coordinator.group.config import GroupConfig
 from ottla.coordinator.group.shard import GroupShard
@@ -232,7 +234,7 @@ def _shard(kafka: ApacheKafka, partition: int) -> GroupShard:
     tp = TP._replace(topic="__consumer_offsets", partition=partition)
     log = PartitionLog.open(tp, DirectoryStorage(kafka.data_dir / str(tp)), LogConfig(), NOW_MS, clean=False)
     shard = GroupShard(GroupConfig(), lambda name: None)
-    for one in replay(log):
+    for one in chain.from_iterable(map(logged, replay(log))):
         apply_to_group(shard, one, NOW_MS)
     log.close()
     return shard

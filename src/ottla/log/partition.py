@@ -261,11 +261,12 @@ class PartitionLog:
         """The batch is in the log: offsets and indexes follow."""
         offset = self.end_offset
         last_offset = offset + header.last_offset_delta
-        self.end_offset = self.producers.end_offset = last_offset + 1
+        self.end_offset = self.producers.end_offset = end_offset = last_offset + 1
         segment.note(last_offset, timestamp_ms, position, segment.size_bytes - position)
         segment.modified_ms = now_ms
         self._segments.note(offset, position)
-        self.synced.appended(offset)
+        if end_offset - self.synced.offset >= self.config.flush_messages:
+            self.synced.hold(offset)
 
     # ---- read
 

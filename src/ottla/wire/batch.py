@@ -414,7 +414,7 @@ def join_batch(header: BatchHeader, body: Buffer) -> bytes:
 
 def header_of(header: BatchHeader, body: Buffer) -> bytes:
     """The 61 bytes that go in front of `body`: those of `header`, with the length and the CRC of both."""
-    packed = _HEADER.pack(*header._replace(length=_SMALLEST_LENGTH + len(body)))
+    packed = _HEADER.pack(header.base_offset, _SMALLEST_LENGTH + len(body), *header[2:])
     crc = crc32c(body, crc32c(packed[CRC_START:]))  # over both, without joining them first
     return b"".join((packed[:_CRC_AT], _CRC.pack(crc), packed[CRC_START:]))
 

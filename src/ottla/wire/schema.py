@@ -49,7 +49,18 @@ class Schema(NamedTuple):
 
 
 _SCHEMAS: dict[type[Any], Schema] = {}
-_PLANS: dict[tuple[type[Any], int], StructPlan] = {}
+
+
+class _Plans(dict[tuple[type[Any], int], StructPlan]):
+    """The plan of each declared class in each version, made at its first use."""
+
+    def __missing__(self, key: tuple[type[Any], int]) -> StructPlan:
+        cls, version = key
+        made = self[key] = _make(cls, version, version >= _SCHEMAS[cls].flexible_from)
+        return made
+
+
+_PLANS: Final = _Plans()
 
 
 def declare(cls: type[Any], fields: tuple[Field, ...], *, flexible_from: int = LATEST) -> None:
@@ -67,10 +78,7 @@ def schema(cls: type[Any]) -> Schema:
 
 def plan(cls: type[Any], version: int) -> StructPlan:
     """The plan of a declared class in one version; made once."""
-    made = _PLANS.get((cls, version))
-    if made is None:
-        made = _PLANS[cls, version] = _make(cls, version, version >= _SCHEMAS[cls].flexible_from)
-    return made
+    return _PLANS[cls, version]
 
 
 def _make(cls: type[Any], version: int, flexible: bool) -> StructPlan:
@@ -120,7 +128,7 @@ def decode(
     more than `max_field_bytes` in one field that is copied, or, with `exact`, when some are left over.
     """
     try:
-        value, end = codec.read_struct(plan(cls, version), data, offset, max_elements, max_field_bytes)
+        value, end = codec.read_struct(_PLANS[cls, version], data, offset, max_elements, max_field_bytes)
     except WireError as error:
         raise type(error)(f"{cls.__name__} v{version}: {error}") from None
     if exact and end != len(data):
@@ -181,7 +189,7 @@ def _is_of_structs(f: FieldPlan) -> bool:
 def encode(message: tuple[Any, ...], version: int) -> bytes:
     """Encode a declared message as `version`. WireError when that version cannot hold it."""
     try:
-        return codec.write_struct(plan(type(message), version), message)
+        return codec.write_struct(_PLANS[type(message), version], message)
     except WireError as error:
         raise type(error)(f"{type(message).__name__} v{version}: {error}") from None
 
@@ -189,7 +197,7 @@ def encode(message: tuple[Any, ...], version: int) -> bytes:
 def encode_pieces(message: tuple[Any, ...], version: int) -> list[codec.Buffer]:
     """The bytes of `encode` in pieces, because large fields are not copied: for a message that is sent at once."""
     try:
-        return codec.write_pieces(plan(type(message), version), message)
+        return codec.write_pieces(_PLANS[type(message), version], message)
     except WireError as error:
         raise type(error)(f"{type(message).__name__} v{version}: {error}") from None
 

@@ -69,9 +69,12 @@ declare(
 )
 
 
+_KEY_PREFIX: Final = TRANSACTION_LOG_KEY_VERSION.to_bytes(2, "big", signed=True)
+
+
 def encode_key(transactional_id: str) -> bytes:
     """The record key of a transactional id."""
-    return _prefixed(TRANSACTION_LOG_KEY_VERSION) + encode(TransactionLogKey(transactional_id), 0)
+    return _KEY_PREFIX + encode(TransactionLogKey(transactional_id), 0)
 
 
 def decode_key(key: Buffer) -> str | None:
@@ -87,7 +90,7 @@ def decode_key(key: Buffer) -> str | None:
 
 def encode_value(value: TransactionLogValue, version: int = MAX_VALUE_VERSION) -> bytes:
     """The record value, in the value version the cluster's `transaction.version` asks for."""
-    return _prefixed(version) + encode(value, version)
+    return version.to_bytes(2, "big", signed=True) + encode(value, version)
 
 
 def decode_value(data: Buffer) -> TransactionLogValue:
@@ -102,7 +105,3 @@ def _version(data: Buffer) -> int:
     if len(data) < 2:
         raise CorruptDataError(f"a coordinator record of {len(data)} bytes has no version")
     return int.from_bytes(data[:2], "big", signed=True)
-
-
-def _prefixed(version: int) -> bytes:
-    return version.to_bytes(2, "big", signed=True)

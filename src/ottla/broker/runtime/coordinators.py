@@ -14,11 +14,10 @@ from ottla.base.require import require
 from ottla.base.types import TopicPartition
 from ottla.broker.metadata.image import MetadataImage, TopicImage
 from ottla.broker.runtime.answers import ready
-from ottla.broker.runtime.shard import Applier, Shard, ShardRunner, ShardRuntime, ShardState, log_records
+from ottla.broker.runtime.shard import Applier, Logged, Shard, ShardRunner, ShardRuntime, ShardState
 from ottla.coordinator.decision import NOTHING, Decision, Effect
 from ottla.coordinator.group.shard import GroupShard
 from ottla.coordinator.txn.shard import TransactionShard
-from ottla.log.replay import ReplayedBatch
 from ottla.wire.errors import ErrorCode
 from ottla.wire.hashing import coordinator_partition
 
@@ -51,10 +50,12 @@ class Coordinators(Generic[S]):
 
     def partition_of(self, name: str) -> TopicPartition | None:
         """The partition that coordinates `name`; None before the topic is there."""
+        number = self._number_of(name)
+        return None if number is None else TopicPartition(self.topic, number)
+
+    def _number_of(self, name: str) -> int | None:
         topic = self._image.topics.get(self.topic)
-        if topic is None:
-            return None
-        return TopicPartition(self.topic, coordinator_partition(name, len(topic.partitions)))
+        return None if topic is None else coordinator_partition(name, len(topic.partitions))
 
     def ready(self) -> "asyncio.Future[StorageError | None]":
         """Done when the topic is there, which is made at the first use (G2); the result says why it cannot be made."""
@@ -81,11 +82,11 @@ class Coordinators(Generic[S]):
 
     def find(self, name: str) -> ShardRunner[S] | ErrorCode:
         """The runner that coordinates `name`, or why it cannot be asked now."""
-        partition = self.partition_of(name)
-        if partition is None:
+        number = self._number_of(name)
+        if number is None:
             self.ready()
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        runner = self._runners.get(partition.partition)
+        runner = self._runners.get(number)
         if runner is None:
             return ErrorCode.NOT_COORDINATOR
         if runner.state is ShardState.UNLOADED or not runner.is_sure():
@@ -149,13 +150,13 @@ class Coordinators(Generic[S]):
         return runner
 
 
-def apply_to_group(shard: GroupShard, batch: ReplayedBatch, now_ms: int) -> Decision:
+def apply_to_group(shard: GroupShard, batch: Logged, now_ms: int) -> Decision:
     """A batch of `__consumer_offsets`: plain records, a transaction's offsets, or its marker."""
     decision = NOTHING
     if batch.commit is not None and batch.producer_id is not None:
         decision = shard.apply_marker(batch.producer_id, batch.commit)
     else:
-        for record in log_records(batch):
+        for record in batch.records:
             if batch.producer_id is None:
                 shard.apply(record, now_ms)
             else:
@@ -164,11 +165,11 @@ def apply_to_group(shard: GroupShard, batch: ReplayedBatch, now_ms: int) -> Deci
     return decision._replace(facts=settled) if settled else decision
 
 
-def apply_to_transactions(shard: TransactionShard, batch: ReplayedBatch, now_ms: int) -> Decision:
+def apply_to_transactions(shard: TransactionShard, batch: Logged, now_ms: int) -> Decision:
     """A batch of `__transaction_state`. A marker says nothing: versions before let any client have one written."""
     if batch.commit is not None:
         return NOTHING
     require(batch.producer_id is None, "__transaction_state holds plain batches only")
-    for record in log_records(batch):
+    for record in batch.records:
         shard.apply(record, now_ms)
     return NOTHING

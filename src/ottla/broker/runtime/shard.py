@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from functools import partial
 from itertools import chain
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from ottla.base.clock import Clock
 from ottla.base.errors import CorruptDataError, OttlaError, StorageError
@@ -54,6 +54,16 @@ class ShardUnloadedError(OttlaError):
     """A request waited in a shard that is gone. Its connection is closed, and the client asks again."""
 
 
+class Logged(NamedTuple):
+    """A batch that is in the shard's log, or a piece of one."""
+
+    records: Sequence[LogRecord]
+    #: Set for a transactional batch and for a marker.
+    producer_id: int | None = None
+    #: The outcome when the batch is a marker, which has no records here.
+    commit: bool | None = None
+
+
 class Shard(Protocol):
     """What every coordinator shard offers."""
 
@@ -76,7 +86,7 @@ S_contra = TypeVar("S_contra", bound=Shard, contravariant=True)
 class Applier(Protocol[S_contra]):
     """How a durable batch changes a shard; the decision may only answer and set timers, and have a rest."""
 
-    def __call__(self, shard: S_contra, batch: ReplayedBatch, now_ms: int, /) -> Decision: ...
+    def __call__(self, shard: S_contra, batch: "Logged", now_ms: int, /) -> Decision: ...
 
 
 class ShardState(Enum):
@@ -172,7 +182,7 @@ class ShardRunner(Generic[S]):
         clock = self._runtime.clock
         partition = self._runtime.partitions.find(self.tp.topic, self.tp.partition)
         if partition is not None:
-            for batch in chain.from_iterable(map(_pieces, replay(partition.log))):
+            for batch in chain.from_iterable(map(logged, replay(partition.log))):
                 rest = self._applier(self.shard, batch, clock.now_ms()).rest
                 yield
                 while rest is not None and self.state is ShardState.LOADING:
@@ -226,7 +236,7 @@ class ShardRunner(Generic[S]):
 
     def marker_written(self, producer_id: int, *, commit: bool) -> None:
         """A transaction's marker is in this shard's partition. It comes before the inputs that wait."""
-        batch = ReplayedBatch((), 0, producer_id, commit)
+        batch = Logged((), producer_id, commit)
 
         def ended(now_ms: int) -> Decision:
             return self._applier(self.shard, batch, now_ms)
@@ -340,13 +350,12 @@ class ShardRunner(Generic[S]):
         follow_up = None
         if decision.records:
             now_ms = self._runtime.clock.now_ms()
-            records = tuple(Record(at, now_ms, each.key, each.value) for at, each in enumerate(decision.records))
-            appended = self._append(decision, records)
+            appended = self._append(decision, now_ms)
             if appended.error is ErrorCode.NONE:
-                follow_up = self._apply(decision, records)
+                follow_up = self._apply(decision, now_ms)
             elif decision.unsynced is not None and appended.base_offset >= 0:
                 self._is_unsure = True
-                follow_up = self._apply(decision, records)
+                follow_up = self._apply(decision, now_ms)
                 decision = decision._replace(replies=_instead(decision.replies, decision.unsynced(appended.error)))
             else:
                 decision = self.shard.append_failed(decision, appended.error)
@@ -392,10 +401,10 @@ class ShardRunner(Generic[S]):
         del self._fired[key]
         return self.shard.timer(key, now_ms)
 
-    def _append(self, decision: Decision, records: tuple[Record, ...]) -> Appended:
+    def _append(self, decision: Decision, now_ms: int) -> Appended:
         producer = decision.transactional
         batch = encode_batch(
-            records,
+            [Record(at, now_ms, key, value) for at, (key, value) in enumerate(decision.records)],
             producer_id=NO_PRODUCER_ID if producer is None else producer.producer_id,
             producer_epoch=NO_PRODUCER_EPOCH if producer is None else producer.producer_epoch,
             transactional=producer is not None,
@@ -405,22 +414,25 @@ class ShardRunner(Generic[S]):
             _log.warning("%s: append failed: %s %s", self.tp, appended.error.name, appended.message)
         return appended
 
-    def _apply(self, decision: Decision, records: tuple[Record, ...]) -> Decision:
+    def _apply(self, decision: Decision, now_ms: int) -> Decision:
         producer_id = None if decision.transactional is None else decision.transactional.producer_id
-        return self._applier(self.shard, ReplayedBatch(records, 0, producer_id), self._runtime.clock.now_ms())
+        return self._applier(self.shard, Logged(decision.records, producer_id), now_ms)
 
 
-def _pieces(batch: ReplayedBatch) -> Iterator[ReplayedBatch]:
-    """A batch in parts that are no long work. Nobody sees what a shard knows before all is read."""
-    piece: list[Record] = []
+def logged(batch: ReplayedBatch) -> Iterator[Logged]:
+    """A batch in parts that are no long work; the key is never null in a coordinator's log.
+
+    Nobody sees what a shard knows before all is read.
+    """
+    piece: list[LogRecord] = []
     pace = Pace(_BYTES_AT_ONCE)
     for record in batch.records:
-        piece.append(record)
+        piece.append(LogRecord(record.key or b"", record.value))
         if pace.is_over(_BYTES_OF_RECORD + len(record.value or b"")):
-            yield batch._replace(records=tuple(piece))
+            yield Logged(piece, batch.producer_id, batch.commit)
             piece = []
     if piece or not batch.records:
-        yield batch._replace(records=tuple(piece))
+        yield Logged(piece, batch.producer_id, batch.commit)
 
 
 def _instead(replies: Sequence[Reply], refusals: Sequence[Reply]) -> tuple[Reply, ...]:
@@ -456,9 +468,3 @@ class ShardRuntime:
         """A name for a waiting request, unique in the process."""
         self._last_token += 1
         return self._last_token
-
-
-def log_records(batch: ReplayedBatch) -> Iterator[LogRecord]:
-    """A batch's records as a shard takes them; the key is never null in a coordinator's log."""
-    for record in batch.records:
-        yield LogRecord(record.key or b"", record.value)

@@ -78,6 +78,9 @@ class Input(Enum):
     #: `transactional.id.expiration.ms` has passed since the last change.
     EXPIRE = "expire"
 
+    #: The automaton's table is asked several times a transaction, and Enum's own hash is a function in Python.
+    __hash__ = object.__hash__
+
 
 Outcome: TypeAlias = TransactionState | ErrorCode
 

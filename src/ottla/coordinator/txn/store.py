@@ -144,7 +144,7 @@ class TransactionStore:
         With very many partitions it is the rest of the one that this gives. `retry`: timers to set if the append fails.
         """
         transactional_id = targets[0].transactional_id
-        require(transactional_id not in self._pending, f"{transactional_id!r} is already in transition")
+        self._require_settled(transactional_id)
 
         def written(records: tuple[LogRecord, ...]) -> Decision:
             self._pending[transactional_id] = Pending(records, targets, refuse, retry)
@@ -157,19 +157,24 @@ class TransactionStore:
                 records = (*records, (yield from record_steps(target)))
             return written(records)
 
-        if max(len(target.partitions) for target in targets) > MAX_INLINE_ADDED:
-            return in_steps(steps())
+        for target in targets:
+            if len(target.partitions) > MAX_INLINE_ADDED:
+                return in_steps(steps())
         return written(tuple(map(to_record, targets)))
 
     def forget(self, transactional_ids: Iterable[str], timers: tuple[Timer, ...]) -> Decision:
         """A decision that writes tombstones for ids that are not in transition. Until then the ids are DEAD."""
         records = []
         for transactional_id in transactional_ids:
-            require(transactional_id not in self._pending, f"{transactional_id!r} is already in transition")
+            self._require_settled(transactional_id)
             record = LogRecord(encode_key(transactional_id), None)
             self._pending[transactional_id] = Pending((record,), (None,), no_one)
             records.append(record)
         return Decision(records=tuple(records), timers=timers)
+
+    def _require_settled(self, transactional_id: str) -> None:
+        if transactional_id in self._pending:
+            require(False, f"{transactional_id!r} is already in transition")
 
     def apply(self, record: LogRecord) -> None:
         """Take in a durable record, live or at recovery.
@@ -181,9 +186,8 @@ class TransactionStore:
             return
         pending = self._pending.get(transactional_id)
         if pending is not None:
-            require(
-                pending.records[0] == record, f"{transactional_id!r}: the log holds another record than was decided"
-            )
+            if pending.records[0] != record:
+                require(False, f"{transactional_id!r}: the log holds another record than was decided")
             txn = pending.targets[0]
             if len(pending.records) > 1:
                 self._pending[transactional_id] = pending._replace(
