@@ -420,7 +420,7 @@ def header_of(header: BatchHeader, body: Buffer) -> bytes:
 
 
 def pack_header(header: BatchHeader) -> bytes:
-    """The 61 bytes of `header`. The CRC is taken from it and not computed."""
+    """The 61 bytes of `header`, as they are: neither length nor CRC is computed. The opposite of `parse_header`."""
     return _HEADER.pack(*header)
 
 

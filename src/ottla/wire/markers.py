@@ -7,14 +7,12 @@ from ottla.wire.batch import (
     CONTROL_FLAG,
     CURRENT_MAGIC,
     HEADER_BYTES,
-    LOG_OVERHEAD,
     NO_PARTITION_LEADER_EPOCH,
     NO_SEQUENCE,
     TRANSACTIONAL_FLAG,
     BatchHeader,
-    pack_header,
+    join_batch,
     parse_header,
-    seal,
 )
 from ottla.wire.batch_errors import CorruptBatchError
 from ottla.wire.codec import Buffer
@@ -37,14 +35,13 @@ def control_batch(
     key = _MARKER_KEY.pack(0, _COMMIT if commit else _ABORT)
     value = _MARKER_VALUE.pack(0, coordinator_epoch)
     record = _MARKER.pack(_MARKER_LENGTH * 2, 0, 0, 0, len(key) * 2, key, len(value) * 2, value, 0)
-    attributes = TRANSACTIONAL_FLAG | CONTROL_FLAG
     header = BatchHeader(
         base_offset=0,
-        length=HEADER_BYTES - LOG_OVERHEAD + len(record),
+        length=0,
         partition_leader_epoch=NO_PARTITION_LEADER_EPOCH,
         magic=CURRENT_MAGIC,
         crc=0,
-        attributes=attributes,
+        attributes=TRANSACTIONAL_FLAG | CONTROL_FLAG,
         last_offset_delta=0,
         base_timestamp_ms=timestamp_ms,
         max_timestamp_ms=timestamp_ms,
@@ -53,9 +50,7 @@ def control_batch(
         base_sequence=NO_SEQUENCE,
         record_count=1,
     )
-    batch = bytearray(pack_header(header) + record)
-    seal(batch)
-    return bytes(batch)
+    return join_batch(header, record)
 
 
 def parse_end_txn_marker(batch: Buffer) -> tuple[bool, int]:
