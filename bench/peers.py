@@ -56,8 +56,10 @@ class OttlaPeer(BrokerProcess):
         directory: Path,
         settings: Mapping[str, str],
         more_listeners: Mapping[str, tuple[str, int]] = MappingProxyType({}),
+        *,
+        python: str = sys.executable,
     ) -> None:
-        """`more_listeners` have a protocol and a port, by name."""
+        """`more_listeners` have a protocol and a port, by name. `python` is whose Ottla it is."""
         directory.mkdir(parents=True)
         port = free_port()
         listeners: list[str] = []
@@ -66,7 +68,7 @@ class OttlaPeer(BrokerProcess):
             protocols = ",".join(f"{name}:{protocol}" for name, (protocol, _) in more_listeners.items())
             listeners += ["-o", f"listeners=PLAINTEXT://127.0.0.1:{port},{where}"]
             listeners += ["-o", f"listener.security.protocol.map=PLAINTEXT:PLAINTEXT,{protocols}"]
-        command = broker_command(None, sys.executable, port, directory / "data", listeners)
+        command = broker_command(None, python, port, directory / "data", listeners)
         command += [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
         super().__init__(command, port, directory / "broker.log")
 
