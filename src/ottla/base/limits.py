@@ -187,6 +187,10 @@ MAX_SPARE_BYTES: Final = 16_777_216
 #: Bytes of memory that the large batches of all producers of a process are built in, and that is used again: somewhat
 #: more than the default `buffer.memory`, for a pool that is smaller than what is in use finds nothing.
 MAX_SPARE_BATCH_BYTES: Final = 50_331_648
+#: A thread that sends batches of this size waits for a producer's loop that has not heard of the last one, for so long
+#: at most. Smaller ones are many in a request, and to wait for each would make more requests.
+LARGE_BATCH_BYTES: Final = 262_144
+GIVE_WAY_S: Final = 0.001
 #: Bytes of such a frame that are taken from the socket at once.
 RECEIVED_AT_ONCE_BYTES: Final = 1_048_576
 

@@ -44,6 +44,7 @@ class Producer:
         self._producer = AsyncProducer(config)
         self._thread = LoopThread("ottla-producer", on_end=self._producer.loop_ended)
         self._take = self._producer.take
+        self._batch_bytes = self._producer.config.batch_size
         self._thread.run(self._producer.start())
         self._unclosed = Unclosed(self, self._producer, self._thread)
         self._detached: TransactionHandle | None = None
@@ -68,6 +69,7 @@ class Producer:
         headers = tuple(headers)  # they are read more than once, which a generator does not allow
         delivery = self._producer.try_send(topic, value, key, partition, timestamp_ms, headers, on_delivery)
         if delivery is not None:
+            self._producer.give_way(self._batch_bytes)
             return delivery
         return self._thread.run(
             self._producer.send(
@@ -92,9 +94,12 @@ class Producer:
             self._thread.run(producer.ensure_topic(topic))
         deliveries = []
         for number, builder in producer.encode_arrow(topic, record_batch, partition):
+            size_bytes = builder.size_bytes
             delivery = producer.try_send_batch(topic, number, builder)
             if delivery is None:
                 delivery = self._thread.run(producer.send_batch(topic, number, builder))
+            else:
+                producer.give_way(size_bytes)
             deliveries.append(delivery)
         return deliveries
 

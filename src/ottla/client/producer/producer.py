@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.clock import Clock
-from ottla.base.limits import MAX_SPARE_BATCH_BYTES
+from ottla.base.limits import GIVE_WAY_S, LARGE_BATCH_BYTES, MAX_SPARE_BATCH_BYTES
 from ottla.client.config.producer import producer_config
 from ottla.client.core.metadata import ClusterSnapshot
 from ottla.client.core.producer.accumulator import NOT_KNOWN
@@ -105,6 +105,10 @@ class AsyncProducer(Transactional):
         self._room_waiters: list[asyncio.Future[None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake_requested = False
+        #: A batch was begun before the loop had heard of the one before; when it has; and the thread that it runs in.
+        self._is_behind = False
+        self._heard = threading.Event()
+        self._loop_thread = 0
         self._process_id = os.getpid()
         self._closed = False
 
@@ -125,7 +129,7 @@ class AsyncProducer(Transactional):
             raise IllegalStateError("the producer is closed")
         self._supervisor.check()
         if self._driver is None:
-            self._loop = asyncio.get_running_loop()
+            self._loop, self._loop_thread = asyncio.get_running_loop(), threading.get_ident()
             self._driver = Driver(self._core, self._cluster, self._supervisor, log, lock=self._lock)
             self._driver.handle(Settle, _settle)
             self._driver.handle(RoomFreed, self._room_freed)
@@ -417,12 +421,25 @@ class AsyncProducer(Transactional):
 
     def _wake(self) -> None:
         """Wake the core soon. Any thread may call this."""
-        if not self._wake_requested and self._loop is not None and not self._closed:
+        if self._wake_requested:
+            self._is_behind = True
+        elif self._loop is not None and not self._closed:
             self._wake_requested = True
+            self._heard.clear()
             self._loop.call_soon_threadsafe(self._woken)
 
+    def give_way(self, size_bytes: int, at_most_s: float = GIVE_WAY_S) -> None:
+        """A thread has queued something, in batches of this size: large ones wait here for a loop that is behind.
+
+        A busy thread gives Python's lock away every 5 ms (`sys.getswitchinterval`), and the loop needs it around each
+        call of the system. Until then nothing would be sent.
+        """
+        if self._is_behind and size_bytes >= LARGE_BATCH_BYTES and threading.get_ident() != self._loop_thread:
+            self._heard.wait(at_most_s)
+
     def _woken(self) -> None:
-        self._wake_requested = False
+        self._wake_requested = self._is_behind = False
+        self._heard.set()
         if self._driver is not None:
             self._driver.feed(self._core.woken)
 
