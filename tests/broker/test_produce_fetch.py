@@ -95,6 +95,25 @@ async def test_wrong_acks_are_refused(client: WireClient) -> None:
     assert answer.error_code == ErrorCode.INVALID_REQUIRED_ACKS
 
 
+@pytest.mark.usefixtures("topic_id", "group_coordinator")
+@pytest.mark.parametrize(
+    ("records", "said"),
+    [(None, ErrorCode.INVALID_RECORD), (b"", ErrorCode.INVALID_RECORD), (batch(b"a"), ErrorCode.NONE)],
+)
+async def test_what_is_wrong_with_a_request_is_said_before_what_is_wrong_with_its_records(
+    client: WireClient, records: bytes | None, said: ErrorCode
+) -> None:
+    data = (p.PartitionProduceData(0, records), p.PartitionProduceData(99, records))
+    topics = tuple(p.TopicProduceData(name=name, partition_data=data) for name in ("__consumer_offsets", "t"))
+    refused = []
+    for acks in (2, -1):
+        answer = await client.ask(ApiKey.PRODUCE, p.ProduceRequest(None, acks, 1000, topics), 12)
+        refused.append([[each.error_code for each in topic.partition_responses] for topic in answer.responses])
+    unknown, wrong_acks = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_REQUIRED_ACKS
+    assert refused[0] == [[wrong_acks, unknown]] * 2
+    assert refused[1] == [[ErrorCode.INVALID_TOPIC_EXCEPTION, unknown], [said, unknown]]
+
+
 @pytest.mark.usefixtures("topic_id")
 async def test_acks_0_gets_no_answer_and_a_closed_connection_when_refused(
     client: WireClient, broker: AsyncBroker

@@ -294,11 +294,11 @@ class _Produce:
                     partition = find(data.index)
                 if partition is None:
                     answers.append(_error(data.index, self._missing(topic)))
+                elif (refusal := self._refusal(partition, data, refused)) is not None:
+                    answers.append(refusal)
                 elif batch is None:
                     error, message = ErrorCode.INVALID_RECORD, "a produce request needs exactly one record batch"
                     answers.append(_error(data.index, error, message))
-                elif (refusal := self._refusal(partition, data, refused)) is not None:
-                    answers.append(refusal)
                 elif len(batch) > MAX_INLINE_WRITE_BYTES:
                     answers.append((yield from self._append_in_parts(partition, data, batch)))
                 else:
