@@ -1,6 +1,7 @@
 """Work in steps, so that others are served between two of them; here all of them are taken at once."""
 
 from collections.abc import Generator, Iterator
+from contextlib import closing
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -16,10 +17,11 @@ def result_of(steps: Generator[object, None, T]) -> T:
             return found
 
 
-def behind(step: T, steps: Iterator[T]) -> Iterator[T]:
+def behind(step: T, steps: Generator[T, None, None]) -> Iterator[T]:
     """The steps, with one in front of them that was taken from them. They are closed with it."""
-    yield step
-    yield from steps
+    with closing(steps):
+        yield step
+        yield from steps
 
 
 class Pace:

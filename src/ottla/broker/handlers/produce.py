@@ -278,7 +278,7 @@ class _Produce:
             verify_only=verify_only,
         )
 
-    def append(self, errors: dict[TopicPartition, ErrorCode]) -> Iterator[object]:
+    def append(self, errors: dict[TopicPartition, ErrorCode]) -> Generator[object, None, None]:
         """Append each partition's batch unless it is refused; `errors` are what the transaction coordinator says.
 
         Behind a step that gives None the next one may come at once. Else the rest is for slices.
