@@ -4,9 +4,7 @@ half-written stays, and with room again everything goes on.
 The disk is full by the system's limit on file sizes, which lets no file of this process grow.
 """
 
-import resource
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -33,21 +31,11 @@ from ottla.wire.messages import produce as p
 from ottla.wire.messages import sync_group as sg
 from ottla.wire.messages import txn_offset_commit as toc
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from tests.broker.full_disk import no_room
 from tests.broker.records_io import fetch
 from tests.broker.wire_client import WireClient, batch
 
 _NO_ID = bytes(16)
-
-
-@contextmanager
-def no_room(behind_bytes: int = 0) -> Iterator[None]:
-    """No file of this process can be written behind that position."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (behind_bytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @pytest.fixture

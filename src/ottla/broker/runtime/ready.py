@@ -37,13 +37,14 @@ def until_ready(partitions: _Partitions, partition: Partition, batch: Buffer, cl
     """Steps for `Slices`, or none. Behind them who looks for the partition finds one to which he can write, or none."""
     if len(batch) > MAX_INLINE_WRITE_BYTES:
         yield SLOWLY
-    rolling = partition.log.rolling
+    yield from partitions.until_free(partition.tp)
+    rolling = partition.log.rolling  # its segment may end only with what was waited for
     if rolling.needs_name and rolling.may_come(batch, clock.now_ms()):
         naming = asyncio.get_running_loop().run_in_executor(None, partial(_sync_name, rolling))
         yield naming
         if naming.result():
             rolling.named()
-    yield from partitions.until_free(partition.tp)
+        yield from partitions.until_free(partition.tp)
 
 
 def _sync_name(rolling: Rolling) -> bool:
