@@ -181,6 +181,14 @@ async def test_so_does_the_marker_of_another_producers_transaction(
     assert [header.is_control for _, header in iter_headers(piece.read())] == [False, False, True]
 
 
+async def test_one_may_begin_a_transaction(broker: AsyncBroker, client: WireClient) -> None:
+    begun = await client.ask(ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest("x", 60_000))
+    how = {"producer_id": begun.producer_id, "producer_epoch": begun.producer_epoch, "transactional": True}
+    large = batch(bytes(_SIZE), base_sequence=0, **how)
+    assert await _produce(client, (0, large), transactional_id="x") == [(0, 0)]
+    assert _partition(broker).log.last_stable_offset == 0
+
+
 async def test_a_marker_that_is_not_wanted_any_more_by_then_is_not_written(broker: AsyncBroker) -> None:
     """Its coordinator is read again meanwhile, and has it written anew."""
     work, is_wanted = _begun(_partition(broker)), True

@@ -8,6 +8,7 @@ import pytest
 
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import API, ApiKey
+from ottla.wire.batch import HEADER_BYTES, seal
 from ottla.wire.compression import Compression
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import fetch as f
@@ -87,6 +88,19 @@ async def test_zstd_from_a_client_that_is_too_old_is_refused(client: WireClient)
     assert refused.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     (taken,) = await produce(client, packed, version=7)
     assert taken.error_code == 0
+
+
+async def test_what_cannot_be_compressed_anew_is_refused_and_its_sender_named(
+    client: WireClient, broker: AsyncBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    await broker.node.topics.create("t", 2, {"compression.type": "uncompressed"})
+    garbage = bytearray(batch(b"a" * 100, compression=Compression.GZIP))
+    garbage[HEADER_BYTES:] = bytes(len(garbage) - HEADER_BYTES)
+    seal(garbage)
+    refused, taken = await produce(client, bytes(garbage), batch(b"a", compression=Compression.GZIP))
+    assert (refused.error_code, taken.error_code) == (ErrorCode.CORRUPT_MESSAGE, ErrorCode.NONE)
+    assert (await fetch(client)).high_watermark == 0
+    assert "a batch for t-0: CORRUPT_MESSAGE" in caplog.text
 
 
 @pytest.mark.usefixtures("topic_id")

@@ -160,17 +160,19 @@ def _begun(broker: AsyncBroker) -> int:
     return sum(_partition(broker, number).log.end_offset > 0 for number in range(_MANY))
 
 
+@pytest.mark.parametrize("count", [ROLLS_AT_ONCE + 1, _MANY])
 async def test_first_records_of_many_partitions_are_written_in_several_turns(
-    broker: AsyncBroker, client: WireClient
+    broker: AsyncBroker, client: WireClient, count: int
 ) -> None:
     """With each comes a file, of the partition's leader epochs."""
-    written = asyncio.create_task(_produce(client, range(_MANY), batch(b"a")))
+    written = asyncio.create_task(_produce(client, range(count), batch(b"a")))
     assert max(steps(await turns(written, lambda: _begun(broker)))) <= TURN_MS
     await written
-    assert _begun(broker) == _MANY
+    assert _begun(broker) == count
 
 
-async def test_first_records_of_a_few_are_written_at_once(broker: AsyncBroker, client: WireClient) -> None:
-    written = asyncio.create_task(_produce(client, range(_FEW), batch(b"a")))
-    assert max(steps(await turns(written, lambda: _begun(broker)))) == _FEW
+@pytest.mark.parametrize("count", [_FEW, ROLLS_AT_ONCE])
+async def test_first_records_of_a_few_are_written_at_once(broker: AsyncBroker, client: WireClient, count: int) -> None:
+    written = asyncio.create_task(_produce(client, range(count), batch(b"a")))
+    assert max(steps(await turns(written, lambda: _begun(broker)))) == count
     await written
