@@ -96,6 +96,22 @@ def test_a_truncated_header_is_corrupt(size: int) -> None:
         parse_header(make_batch()[:size])
 
 
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+@pytest.mark.parametrize("position", [0, 1, HEADER_BYTES, 200])
+def test_so_is_what_is_left_of_one_behind_others(position: int, kind: type[bytes | bytearray | memoryview]) -> None:
+    """It may begin behind all there is."""
+    for left in (0, 16, 17, HEADER_BYTES - 1):
+        buffer = kind(make_batch(bytes(200))[:position] + make_batch()[:left])
+        for behind in (0, 5) if left == 0 else (0,):
+            with pytest.raises(CorruptBatchError, match=f" {left} are left at {position + behind}$") as raised:
+                parse_header(buffer, position + behind)
+            assert type(raised.value) is CorruptBatchError
+    old = make_batch()[:17]
+    old[16] = 1
+    with pytest.raises(UnsupportedMagicError, match=f"magic 1 at {position};"):
+        parse_header(kind(bytes(position) + old), position)
+
+
 @pytest.mark.parametrize("length", [-(2**31), -12, -1, 0, 48])
 def test_an_impossible_length_is_corrupt(length: int) -> None:
     batch = make_batch(fields={"length": 65})
