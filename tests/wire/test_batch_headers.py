@@ -142,7 +142,9 @@ def test_any_changed_byte_under_the_crc_is_found(position: int, flip: int) -> No
         ({"last_offset_delta": 3}, InvalidRecordError),
         ({"attributes": 5}, UnsupportedCompressionError),
         ({"producer_id": 1, "base_sequence": -1}, InvalidRecordError),
+        ({"producer_id": 0, "base_sequence": -1}, InvalidRecordError),
         ({"attributes": TRANSACTIONAL_FLAG}, InvalidRecordError),
+        ({"attributes": TRANSACTIONAL_FLAG, "producer_id": -2, "base_sequence": 0}, InvalidRecordError),
     ],
 )
 def test_what_no_producer_may_send(fields: dict[str, int], error: type[CorruptBatchError]) -> None:
