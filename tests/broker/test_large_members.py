@@ -112,7 +112,7 @@ async def test_what_all_members_say_of_themselves_is_bounded_and_the_line_says_w
             await some_turns_until(lambda number=number: _members(broker) == number + 1)  # type: ignore[misc]
         told = await _joined(client, size_bytes)
     assert told.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert "refusing a JoinGroup of /127.0.0.1 (client id 'test') to group 'g'" in caplog.text
+    assert "refusing a request of /127.0.0.1 (client id 'test'): a JoinGroup to group 'g'" in caplog.text
 
 
 async def test_nobody_is_told_of_a_refusal_where_a_static_member_takes_its_own_place_again(
@@ -131,7 +131,7 @@ async def test_nobody_is_told_of_a_refusal_where_a_static_member_takes_its_own_p
         assert runner.shard.is_too_much(_asked(size_bytes, instance_id="another"))
         told = await client.ask(ApiKey.JOIN_GROUP, _asked(size_bytes, instance_id="i0"))
     assert told.error_code == ErrorCode.NONE
-    assert "refusing a JoinGroup" not in caplog.text
+    assert "a JoinGroup to group" not in caplog.text
 
 
 def _members(broker: AsyncBroker) -> int:

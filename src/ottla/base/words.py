@@ -9,11 +9,24 @@ from ottla.base.limits import MAX_ERROR_TEXT
 
 #: So many names stand in a sentence.
 _MOST_NAMES: Final = 10
+#: So many characters of a name that may have 32,767: those of good clients have fewer.
+_MOST_SHOWN: Final = 100
 
 
 def cut(text: str) -> str:
     """An error message as it may be told: of one that names very long words, the beginning."""
     return text if len(text) <= MAX_ERROR_TEXT else f"{text[:MAX_ERROR_TEXT]}… ({len(text):,} characters)"
+
+
+def shown(name: str) -> str:
+    """A name that somebody else has chosen, as it stands in a line: quoted, and of a long one the beginning."""
+    return repr(name) if len(name) <= _MOST_SHOWN else f"{name[:_MOST_SHOWN]!r}… ({len(name):,} characters)"
+
+
+def one_line(text: str) -> str:
+    """A text with what others have sent in it, as one line of bounded length that moves no cursor."""
+    text = cut(text)
+    return text if text.isprintable() else "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 def counted(number: int, one: str, many: str | None = None) -> str:

@@ -20,6 +20,7 @@ from ottla.base.limits import (
     POLLED_AT_ONCE,
     RECEIVED_TURN_BYTES,
 )
+from ottla.base.words import one_line
 from ottla.broker.config import BrokerConfig
 from ottla.broker.frame_memory import FrameMemory
 from ottla.broker.last_frames import LastFrames
@@ -183,7 +184,7 @@ class Connections:
         """A line about what a client has done; at most one in a while for each address."""
         more = self._quiet.turn(client_host)
         if more is not None:
-            _log.warning("%s%s", what, more)
+            _log.warning("%s%s", one_line(what), more)
 
     def close(self) -> None:
         """Close every connection. Those that come from now on are closed at once."""

@@ -30,6 +30,8 @@ from ottla.wire.frames import FrameBuffer
 
 #: How a client that speaks TLS begins. As the length of a frame it is 369 million bytes.
 _TLS_HELLO: Final = b"\x16\x03"
+#: And one that speaks HTTP.
+_HTTP: Final = (b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"PRI ")
 
 
 class Answering(Protocol):
@@ -117,6 +119,11 @@ class Receiver:
     def begins_with_tls(self) -> bool:
         """Whether the first that has come is how a client that speaks TLS begins."""
         return not self._had_frame and self._frames.begun.startswith(_TLS_HELLO)
+
+    @property
+    def begins_with_http(self) -> bool:
+        """The same of one that speaks HTTP."""
+        return not self._had_frame and self._frames.begun.startswith(_HTTP)
 
     def get_buffer(self, size_hint: int = -1) -> memoryview:
         """Room for more bytes."""

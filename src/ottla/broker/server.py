@@ -356,7 +356,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def _refuse(self, fault: CorruptDataError) -> None:
         begins_tls = self._receiver.begins_with_tls
-        why = "it speaks TLS, and this listener does not (security.protocol of the client?)" if begins_tls else fault
+        why: object = fault
+        if begins_tls:
+            why = "it speaks TLS, and this listener does not (security.protocol of the client?)"
+        elif self._receiver.begins_with_http:
+            why = "it speaks HTTP, and this is a port for Kafka's clients"
         self._listener.connections.tell_closed(self.session.client_host, why)
         if begins_tls and self._transport is not None:
             self._send(UNEXPECTED_MESSAGE)

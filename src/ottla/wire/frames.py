@@ -80,6 +80,14 @@ def decode_request(frame: Buffer) -> tuple[RequestHeader, int]:
     return RequestHeader(api_key, version, correlation_id, client_id), pos
 
 
+def client_id_of(frame: Buffer) -> str:
+    """The client id of a request whose API or version is not known: it has stood there in every version so far."""
+    try:
+        return _nullable_string(frame, 8)[0] or ""
+    except WireError:
+        return ""
+
+
 def decode_body(cls: type[Any], version: int, frame: Buffer, offset: int = 0) -> Any:
     """The message after the header. WireError unless it is exactly one `cls` of `version`."""
     return decode(cls, version, frame, offset)

@@ -8,7 +8,9 @@ from typing import Any
 
 from ottla.base.errors import CorruptDataError
 from ottla.base.limits import FRAME_BYTES_AT_ONCE
+from ottla.base.words import shown
 from ottla.broker.answers import Answer, Frame, Later
+from ottla.broker.handlers.bad_input import bad_input
 from ottla.broker.handlers.encoding import as_it_is, encoded, is_deep, is_heavy, is_wide
 from ottla.broker.handlers.herd import Herd
 from ottla.broker.handlers.large import in_its_turn, slowly
@@ -25,7 +27,7 @@ from ottla.broker.runtime.encoding import AnswerTooLargeError
 from ottla.broker.session import Session
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.codec import Buffer
-from ottla.wire.frames import UnsupportedVersionError, decode_request
+from ottla.wire.frames import UnsupportedVersionError, client_id_of, decode_request
 
 _log = logging.getLogger(__name__)
 
@@ -55,18 +57,20 @@ class Dispatcher:
             header, offset = decode_request(frame)
         except UnsupportedVersionError as unsupported:
             if unsupported.api_key != ApiKey.API_VERSIONS:
-                raise
+                client_id = client_id_of(frame)
+                raise CorruptDataError(f"{unsupported} (client id {shown(client_id)})") from None
             from ottla.broker.handlers.api_versions import unsupported_version
 
             return unsupported_version(unsupported.correlation_id)
-        key, version, correlation_id, client_id = header
+        key, version, correlation_id, sent_id = header
+        client_id = sent_id or ""
         entry = TABLE[key]
         if version > self._newest[key]:
-            raise CorruptDataError(f"{API[key].name} version {version} is not offered")
+            raise CorruptDataError(f"{API[key].name} version {version} is not offered (client id {shown(client_id)})")
         handle = self._handlers.get(key)
         if handle is None:
             handle = self._handlers[key] = entry.load()
-        context = RequestContext(key, version, correlation_id, client_id or "", session, None)
+        context = RequestContext(key, version, correlation_id, client_id, session, None)
         if entry.in_herds:
             return self._herd.carry_out(partial(self._serve, entry, handle, frame, offset, context))
         return self._serve(entry, handle, frame, offset, context)
@@ -145,6 +149,9 @@ class Dispatcher:
         if context.charge is not None:
             message = context.charge.charged(message)
         key = context.api_key
+        bad = bad_input(key, message)
+        if bad is not None:
+            self._node.refusals.tell(context.session.client_host, context.client_id, bad)
         is_long = is_wide(message, TABLE[key].names) or (may_be_deep and is_deep(message))
         is_long = is_long or is_heavy(key, message, may_be_deep=may_be_deep)
         return encoded(self._node.answers, self._node.slices, context, message, is_long=is_long)

@@ -1,14 +1,15 @@
 """JoinGroup, versions 0–9. From version 4 on a client without a member id is given one first (KIP-394)."""
 
-import logging
 import uuid
 from typing import Any, Final, Protocol
 
 from ottla.base.limits import MAX_GROUP_METADATA_BYTES, MAX_MEMBER_METADATA_BYTES, MAX_MEMBER_PROTOCOLS
+from ottla.base.words import shown
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.groups import HasGroups
 from ottla.broker.ports.identity import HasRandom
+from ottla.broker.ports.refusals import HasRefusals
 from ottla.broker.runtime.answers import then
 from ottla.coordinator.group.context import RequestContext as Client
 from ottla.wire.acls import AclOperation, ResourceType
@@ -19,10 +20,10 @@ _KNOWS_MEMBER_ID_REQUIRED_FROM = 4
 _NULLABLE_PROTOCOL_FROM = 7
 _SKIPS_ASSIGNMENT_FROM = 9
 
-_log: Final = logging.getLogger(__name__)
+_ADVICE: Final = "it should subscribe to fewer topics, or to a pattern"
 
 
-class _Node(HasAccess, HasGroups, HasRandom, Protocol):
+class _Node(HasAccess, HasGroups, HasRandom, HasRefusals, Protocol):
     """What this handler touches."""
 
 
@@ -32,30 +33,21 @@ def handle(node: _Node, request: JoinGroupRequest, context: RequestContext) -> A
     if not node.access.allows(context, AclOperation.READ, ResourceType.GROUP, request.group_id):
         return _refused(JoinGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED), version)
     if len(request.protocols) > MAX_MEMBER_PROTOCOLS:
-        _log.warning(
-            "refusing a JoinGroup of %s (client id %r) to group %r: it has %d protocols, at most %d are allowed",
-            *(context.session.client_host, context.client_id, request.group_id, len(request.protocols)),
-            MAX_MEMBER_PROTOCOLS,
-        )
+        why = f"it has {len(request.protocols)} protocols, at most {MAX_MEMBER_PROTOCOLS} are allowed"
+        _tell(node, context, request, why)
         return _refused(JoinGroupResponse(error_code=ErrorCode.INVALID_REQUEST, member_id=request.member_id), version)
     size_bytes = sum(len(each.name) + len(each.metadata) for each in request.protocols)
     if size_bytes > MAX_MEMBER_METADATA_BYTES:
-        _log.warning(
-            "refusing a JoinGroup of %s (client id %r) to group %r: its protocols have %d bytes, at most %d are "
-            "allowed; it should subscribe to fewer topics, or to a pattern",
-            *(context.session.client_host, context.client_id, request.group_id, size_bytes, MAX_MEMBER_METADATA_BYTES),
-        )
+        why = f"its protocols have {size_bytes} bytes, at most {MAX_MEMBER_METADATA_BYTES} are allowed; {_ADVICE}"
+        _tell(node, context, request, why)
         return _refused(JoinGroupResponse(error_code=ErrorCode.INVALID_REQUEST, member_id=request.member_id), version)
     runner = node.groups.find(request.group_id)
     if isinstance(runner, ErrorCode):
         return JoinGroupResponse(error_code=runner, member_id=request.member_id)
     shard = runner.shard
     if shard.is_too_much(request):
-        _log.warning(
-            "refusing a JoinGroup of %s (client id %r) to group %r: the protocols of all its members would have more "
-            "than %d bytes; they should subscribe to fewer topics, or to a pattern",
-            *(context.session.client_host, context.client_id, request.group_id, MAX_GROUP_METADATA_BYTES),
-        )
+        why = f"the protocols of all its members would have more than {MAX_GROUP_METADATA_BYTES} bytes; {_ADVICE}"
+        _tell(node, context, request, why)
     client = Client(context.client_id, context.session.client_host, node.access.sees(context))
     unique = str(uuid.UUID(int=node.rng.getrandbits(128), version=4))
     joined = runner.submit(
@@ -72,6 +64,11 @@ def handle(node: _Node, request: JoinGroupRequest, context: RequestContext) -> A
     if version >= _NULLABLE_PROTOCOL_FROM:
         return then(joined, _with_null)
     return then(joined, _without_null)
+
+
+def _tell(node: HasRefusals, context: RequestContext, request: JoinGroupRequest, why: str) -> None:
+    what = f"a JoinGroup to group {shown(request.group_id)}: {why}"
+    node.refusals.tell(context.session.client_host, context.client_id, what)
 
 
 def _refused(response: JoinGroupResponse, version: int) -> JoinGroupResponse:

@@ -27,7 +27,7 @@ from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.answers import HasAnswers
 from ottla.broker.ports.partitions import HasPartitions
 from ottla.broker.ports.quotas import counted
-from ottla.broker.ports.refusals import HasRefusals
+from ottla.broker.ports.refusals import BAD_BATCH, HasRefusals, told
 from ottla.broker.ports.settings import HasClock, HasConfig
 from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.topics import HasImage
@@ -80,16 +80,6 @@ _WITHOUT_LOG_START = (
     ErrorCode.RECORD_LIST_TOO_LARGE,
     ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
     ErrorCode.KAFKA_STORAGE_ERROR,
-)
-
-#: Errors of what is in a batch: a line says who sent it.
-_TOLD = (
-    ErrorCode.CORRUPT_MESSAGE,
-    ErrorCode.INVALID_RECORD,
-    ErrorCode.INVALID_TIMESTAMP,
-    ErrorCode.MESSAGE_TOO_LARGE,
-    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
 )
 
 
@@ -213,6 +203,8 @@ class _Produce:
         access, context, request = self._node.access, self._context, self._request
         transactional = (request.transactional_id is None or access.is_on) and self._has_transactional_batch()
         if transactional and request.transactional_id is None:
+            what = "a transactional batch in a produce without a transactional id"
+            self._node.refusals.tell(context.session.client_host, context.client_id, what)
             return False
         if access.is_on and transactional and request.transactional_id is not None:
             kind = ResourceType.TRANSACTIONAL_ID
@@ -298,6 +290,7 @@ class _Produce:
                     answers.append(refusal)
                 elif batch is None:
                     error, message = ErrorCode.INVALID_RECORD, "a produce request needs exactly one record batch"
+                    self._tell(partition.tp, error, message)
                     answers.append(_error(data.index, error, message))
                 elif len(batch) > MAX_INLINE_WRITE_BYTES:
                     answers.append((yield from self._append_in_parts(partition, data, batch)))
@@ -380,12 +373,17 @@ class _Produce:
         """Why a batch is refused before the log is asked, or None."""
         index, records, tp = data.index, data.records, partition.tp
         if self._request.acks not in _ACKS:
+            self._tell(
+                tp, ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {self._request.acks}; it has to be 0, 1 or -1 (all)"
+            )
             return _error(index, ErrorCode.INVALID_REQUIRED_ACKS)
         if tp.topic in INTERNAL_TOPICS:  # a record that a coordinator cannot read would stop it
             return _error(index, ErrorCode.INVALID_TOPIC_EXCEPTION, "only the broker writes to its internal topics")
         if tp in refused:
             return _error(index, refused[tp])
         if self._context.api_version < _ZSTD_FROM and records is not None and _is_zstd(records):
+            why = f"zstd in version {self._context.api_version} of Produce, which has none"
+            self._tell(tp, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, why)
             return _error(index, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
         fault = self._recompression.faults.get(id(records))
         if fault is not None:
@@ -454,8 +452,8 @@ class _Produce:
         )
 
     def _tell(self, tp: TopicPartition, error: ErrorCode, message: str | None) -> None:
-        if error in _TOLD:
-            what = f"a batch for {tp}: {error.name}, {message}"
+        if error in BAD_BATCH:
+            what = f"a batch for {tp}: {told(error, message)}"
             self._node.refusals.tell(self._context.session.client_host, self._context.client_id, what)
 
     def _finder(self, topic: TopicProduceData) -> Callable[[int], Partition | None]:

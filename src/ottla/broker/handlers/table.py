@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 from ottla.base.limits import FEW_ELEMENTS, MAX_FIELD_BYTES, MAX_REQUEST_ELEMENTS
+from ottla.base.words import shown
 from ottla.broker.answers import Frame
 from ottla.broker.handlers.parts import PART_DELETED_GROUPS, PART_OFFSET_GROUPS, Names
 from ottla.broker.ports.quotas import Charge
@@ -65,7 +66,8 @@ def _decode(context: RequestContext, frame: Frame, offset: int, max_elements: in
 
 def of_client(fault: WireError, context: RequestContext) -> WireError:
     """The same error with the client's name."""
-    return WireError(f"{fault} (client id {context.client_id!r})")
+    advice = "; it should name less in a request" if isinstance(fault, TooManyElementsError) else ""
+    return WireError(f"{fault}{advice} (client id {shown(context.client_id)})")
 
 
 class Entry(NamedTuple):

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from ottla.base.errors import OttlaError
 from ottla.base.limits import MAX_ANSWER_BYTES, MAX_UNREAD_BYTES
+from ottla.base.words import shown
 from ottla.broker.outbox import Piece
 from ottla.wire.apis import API
 from ottla.wire.codec import Buffer
@@ -86,7 +87,7 @@ class MadeAnswer:
             what = (
                 f"all answers that are being made take more than {answers.total_bytes} bytes, one to {name} is given up"
             )
-        raise AnswerTooLargeError(f"{what} (client id {self._client_id!r})")
+        raise AnswerTooLargeError(f"{what} (client id {shown(self._client_id)})")
 
 
 def _put_together(made: Iterable[Buffer], into: list[Any]) -> Iterator[None]:
