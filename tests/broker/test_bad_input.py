@@ -3,11 +3,19 @@
 import logging
 import struct
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from ottla.base.clock import ManualClock
+from ottla.base.errors import OttlaError
 from ottla.base.limits import MAX_ERROR_TEXT, MAX_MEMBER_PROTOCOLS, MAX_REQUEST_ELEMENTS
+from ottla.broker.metadata.image import MetadataImage
+from ottla.broker.quiet import QUIET_MS
+from ottla.broker.runtime.assigning import Assigning
+from ottla.broker.runtime.shard import ShardRunner
+from ottla.coordinator.decision import ReportFault
+from ottla.coordinator.group.shard import GroupShard
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey
 from ottla.wire.compression import Compression
@@ -56,7 +64,8 @@ _BAD: dict[str, tuple[ApiKey, Any, str]] = {
     "names": (
         ApiKey.CREATE_TOPICS,
         _topics("a b", "good", "c d"),
-        "CreateTopics of 'a b' and 1 more: INVALID_TOPIC_EXCEPTION, Topic name is invalid: 'a b' contains",
+        "CreateTopics of 'a b' and 1 more: INVALID_TOPIC_EXCEPTION, Topic name is invalid: 'a b' contains one or more "
+        "characters other than ASCII alphanumerics, '.', '_' and '-'",
     ),
     "partitions": (ApiKey.CREATE_TOPICS, _topics("a", partitions=0), "CreateTopics of 'a': INVALID_PARTITIONS, Number"),
     "many": (ApiKey.CREATE_TOPICS, _topics("a", partitions=1 << 30), "CreateTopics of 'a': POLICY_VIOLATION, At most"),
@@ -160,6 +169,23 @@ async def test_a_client_id_that_is_long_does_not_hide_why_its_connection_is_clos
     assert "30001 elements" in line
 
 
+def test_faults_that_the_requests_of_many_groups_meet_are_one_line_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    """Each group has a first generation that the log does not take: 300 of them wrote 600 lines, in three seconds."""
+    clock = ManualClock()
+    assigning = Assigning(MetadataImage(), cast("Any", None), clock=clock)
+    runner = cast("ShardRunner[GroupShard]", None)
+    for number in range(3):
+        assigning.start(runner, ReportFault(f"generation 1 of group g{number}", OttlaError("too large")))
+    assigning.start(runner, ReportFault("assignor range failed", IndexError("one of ours")))
+    clock.advance(QUIET_MS)
+    assigning.start(runner, ReportFault("generation 1 of group\n" + "g" * 30_000, OttlaError("too large")))
+    first, other, last = (each.getMessage() for each in caplog.records)
+    assert (first, other) == ("generation 1 of group g0", "assignor range failed")
+    assert last.endswith(" (2 more since the last such line)")
+    assert last.isprintable()
+    assert len(last) < MAX_ERROR_TEXT + 100
+
+
 async def test_nobody_writes_a_line_of_the_log_by_a_name(client: WireClient, caplog: pytest.LogCaptureFixture) -> None:
     await client.ask(ApiKey.CREATE_TOPICS, _topics("a", setting="x\n2026-11-30 ERROR all is lost\x1b[31m"))
     (line,) = _lines(caplog)
@@ -237,3 +263,21 @@ async def test_whoever_produces_what_no_good_client_sends_is_named(
     (line,) = _lines(caplog)
     assert line.startswith(_WHO + said)
     assert name != "large" or line.endswith("; see max.message.bytes of the topic, and batch.size of the client")
+
+
+async def test_who_waits_for_no_answer_is_named_with_the_reason(
+    client: WireClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = (TopicProduceData(name="nowhere", partition_data=(PartitionProduceData(7, batch(b"v")),)),)
+    await client.send(ApiKey.PRODUCE, ProduceRequest(None, 0, 10_000, data), 12)
+    assert await client.is_closed()
+    why = "a produce with acks=0 was refused: partition 7 of 'nowhere': UNKNOWN_TOPIC_OR_PARTITION (client id 'test')"
+    assert _lines(caplog) == [f"closing the connection of /127.0.0.1: {why}"]
+
+
+async def test_what_an_error_says_itself_is_not_said_twice(
+    client: WireClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    await client.ask(ApiKey.CREATE_TOPICS, _topics("a b"))
+    (line,) = _lines(caplog)
+    assert line.endswith("characters other than ASCII alphanumerics, '.', '_' and '-'")

@@ -105,7 +105,7 @@ def make_node(
         lambda tp: GroupShard(*shared, max_record_bytes=partial(partitions.max_message_bytes, tp)),
         apply_to_group,
         create_topic=partial(topics.create_internal, GROUP_TOPIC),
-        effect=Assigning(metadata.image, partitions).start,
+        effect=Assigning(metadata.image, partitions, clock=clock).start,
     )
     markers = Markers(partitions, groups, slices)
     transactions = _transactions(config, runtime, metadata.image, topics, producer_ids, markers)

@@ -4,9 +4,10 @@ Errors that good clients meet now and then (a topic that is there already, or no
 JoinGroup where it has limits of ours, tell of theirs themselves.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from ottla.base.types import topic_id_text
 from ottla.base.words import shown
 from ottla.broker.ports.refusals import told
 from ottla.wire.apis import API, ApiKey
@@ -68,3 +69,12 @@ def _of_each(api_key: int, each: Sequence[Any], name: str) -> str | None:
     more = f" and {len(bad) - 1:,} more" if len(bad) > 1 else ""
     message = getattr(bad[0], "error_message", None)
     return f"{API[api_key].name}{whose}{more}: {told(bad[0].error_code, message)}"
+
+
+def refused_of(response: Any) -> Iterator[str]:
+    """What of a produce was refused, and why: for clients that wait for no answer."""
+    for topic in response.responses:
+        for each in topic.partition_responses:
+            if each.error_code:
+                name = topic.name or topic_id_text(topic.topic_id)
+                yield f"partition {each.index} of {shown(name)}: {told(each.error_code, each.error_message)}"

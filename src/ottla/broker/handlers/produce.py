@@ -17,7 +17,9 @@ from ottla.base.errors import CorruptDataError, StorageError
 from ottla.base.limits import MAX_INLINE_WRITE_BYTES
 from ottla.base.steps import behind
 from ottla.base.types import TopicPartition
+from ottla.base.words import shown
 from ottla.broker.answers import Answer, Frame, Later
+from ottla.broker.handlers.bad_input import refused_of
 from ottla.broker.handlers.encoding import AT_ONCE as ENCODED_AT_ONCE
 from ottla.broker.handlers.encoding import as_it_is, encoded
 from ottla.broker.handlers.large import slowly
@@ -340,9 +342,11 @@ class _Produce:
     def encode(self, response: ProduceResponse) -> Answer:
         """The answer; None for acks=0."""
         if self._request.acks == 0:
-            if any(each.error_code for topic in response.responses for each in topic.partition_responses):
+            refused = next(refused_of(response), None)
+            if refused is not None:
                 # With acks=0 there is no answer. As in Kafka the connection is closed, so that the client notices.
-                raise CorruptDataError("a produce with acks=0 was refused")
+                who = shown(self._context.client_id)
+                raise CorruptDataError(f"a produce with acks=0 was refused: {refused} (client id {who})")
             if self._context.charge is not None:
                 self._context.charge.produced(self._size_bytes, is_answered=False)
             return None

@@ -28,6 +28,9 @@ _ADVICE: Final = {
     ErrorCode.MESSAGE_TOO_LARGE: "see max.message.bytes of the topic, and batch.size of the client",
     ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: "clients write magic 2 since Kafka 0.11",
     ErrorCode.INVALID_TIMESTAMP: "see message.timestamp.after.max.ms of the topic, and the client's clock",
+}
+#: And where nothing else is told of it.
+_UNTOLD: Final = {
     ErrorCode.INVALID_GROUP_ID: "group.id of the client may not be empty",
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "all members need one partition.assignment.strategy in common",
     ErrorCode.INVALID_SESSION_TIMEOUT: (
@@ -48,7 +51,7 @@ _ADVICE: Final = {
 def told(error: int, message: str | None) -> str:
     """An error in a line: its name, what the client is told, and what to do."""
     code = ErrorCode(error)
-    advice = _ADVICE.get(code)
+    advice = _ADVICE.get(code) or (None if message else _UNTOLD.get(code))
     return code.name + (f", {message}" if message else "") + (f"; {advice}" if advice else "")
 
 

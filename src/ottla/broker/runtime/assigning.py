@@ -19,9 +19,12 @@ from importlib import import_module
 from typing import Final, ParamSpec, TypeVar, cast
 
 from ottla.assign.server import BUILT_IN, AssignorError, GroupSpec, Partitions, ServerAssignor, checked, unfit
+from ottla.base.clock import Clock, SystemClock
 from ottla.base.errors import ConfigError
 from ottla.base.limits import MAX_ASSIGNOR_THREADS, MAX_ASSIGNOR_TIME_S, MAX_LOST_ASSIGNOR_CALLS
+from ottla.base.words import one_line
 from ottla.broker.metadata.image import MetadataImage
+from ottla.broker.quiet import Quiet
 from ottla.broker.runtime.partitions import Partitions as LogPartitions
 from ottla.broker.runtime.shard import ShardRunner
 from ottla.coordinator.decision import AssignPartitions, Effect, ReportFault
@@ -125,11 +128,18 @@ class Assigning:
     """Carries out `AssignPartitions`. A call of an assignor may take `limit_s` seconds."""
 
     def __init__(
-        self, image: MetadataImage, partitions: LogPartitions, *, limit_s: float = MAX_ASSIGNOR_TIME_S
+        self,
+        image: MetadataImage,
+        partitions: LogPartitions,
+        *,
+        limit_s: float = MAX_ASSIGNOR_TIME_S,
+        clock: Clock | None = None,
     ) -> None:
         self._image = image
         self._partitions = partitions
         self.limit_s = limit_s
+        #: Any client may have a group whose generation is too large for the log, and as many groups as it likes.
+        self._quiet = Quiet(clock or SystemClock())
         self._places = asyncio.Semaphore(MAX_ASSIGNOR_THREADS)
         #: Calls that are over time and have not come back, by the assignor's name.
         self._lost: Counter[str] = Counter()
@@ -138,7 +148,9 @@ class Assigning:
     def start(self, runner: ShardRunner[GroupShard], effect: Effect) -> None:
         """Compute the assignment; the shard is told when it is done, or why it is not. A fault is logged."""
         if isinstance(effect, ReportFault):
-            _log.error(effect.what, exc_info=effect.fault)
+            more = self._quiet.turn(type(effect.fault).__name__)
+            if more is not None:
+                _log.error("%s%s", one_line(effect.what), more, exc_info=effect.fault)
             return
         assert isinstance(effect, AssignPartitions)
         if getattr(effect.assignor, "wants_lags", False):
