@@ -6,7 +6,12 @@ from typing import Any
 
 import pytest
 
-from ottla.base.limits import MAX_FIELD_BYTES, MAX_GROUP_METADATA_BYTES, MAX_MEMBER_METADATA_BYTES
+from ottla.base.limits import (
+    MAX_ALL_METADATA_BYTES,
+    MAX_FIELD_BYTES,
+    MAX_GROUP_METADATA_BYTES,
+    MAX_MEMBER_METADATA_BYTES,
+)
 from ottla.broker.answers import Later
 from ottla.broker.handlers.dispatch import Dispatcher
 from ottla.broker.handlers.encoding import _BYTES_AT_ONCE
@@ -17,6 +22,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.frames import encode_request
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.broker.ticking import some_turns_until
 from tests.broker.wire_client import WireClient
@@ -139,3 +145,21 @@ def _members(broker: AsyncBroker) -> int:
     assert not isinstance(runner, ErrorCode)
     group = runner.shard.group("g")
     return 0 if group is None else len(group.members)
+
+
+async def test_what_the_members_of_all_groups_say_of_themselves_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    """It stays while their sessions last, half an hour if they like: 60 groups of one client took 480 MB."""
+    size_bytes = MAX_MEMBER_METADATA_BYTES - 100
+    fit = MAX_ALL_METADATA_BYTES // (size_bytes + len("range"))
+    async with AsyncBroker({"group.initial.rebalance.delay.ms": 0}) as broker, WireClient(broker) as client:
+        assert await broker.node.groups.ready() is None
+        joined = [await _joined(client, size_bytes, f"g{number}") for number in range(fit)]
+        assert {each.error_code for each in joined} == {ErrorCode.NONE}
+        assert (await _joined(client, size_bytes, "h")).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert "(client id 'test'): a JoinGroup to group 'h': the protocols of the members of all groups" in caplog.text
+        again = _asked(size_bytes, joined[0].member_id, "g0")
+        assert (await client.ask(ApiKey.JOIN_GROUP, again)).error_code == ErrorCode.NONE, "it says no more than before"
+        assert (await _joined(client, 100, "small")).error_code == ErrorCode.NONE
+        leaving = LeaveGroupRequest("g0", members=(MemberIdentity(joined[0].member_id),))
+        assert (await client.ask(ApiKey.LEAVE_GROUP, leaving)).error_code == ErrorCode.NONE
+        assert (await _joined(client, size_bytes, "h")).error_code == ErrorCode.NONE

@@ -91,6 +91,12 @@ MAX_MEMBER_METADATA_BYTES: Final = 8_388_608
 #: two protocols of 10 KB each have 20 MB. Kafka has no limit but `max.message.bytes` of the log, for what is assigned.
 MAX_GROUP_METADATA_BYTES: Final = 33_554_432
 
+#: The same of the members of all groups together: each may be a group of its own, and stays while its session lasts,
+#: half an hour if it likes. 60 groups of one client that had gone took 480 MB.
+MAX_ALL_METADATA_BYTES: Final = 268_435_456
+#: Who says no more than this is not refused for that: a group takes as much by itself.
+SMALL_METADATA_BYTES: Final = 4_096
+
 #: Protocols (assignors) of one member of a classic group. Each join looks at those of the member, and of all others;
 #: real clients have one to three. With 20,000 a join took 35 milliseconds.
 MAX_MEMBER_PROTOCOLS: Final = 100

@@ -3,7 +3,13 @@
 import uuid
 from typing import Any, Final, Protocol
 
-from ottla.base.limits import MAX_GROUP_METADATA_BYTES, MAX_MEMBER_METADATA_BYTES, MAX_MEMBER_PROTOCOLS
+from ottla.base.limits import (
+    MAX_ALL_METADATA_BYTES,
+    MAX_GROUP_METADATA_BYTES,
+    MAX_MEMBER_METADATA_BYTES,
+    MAX_MEMBER_PROTOCOLS,
+    SMALL_METADATA_BYTES,
+)
 from ottla.base.words import shown
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.ports.access import HasAccess
@@ -45,6 +51,13 @@ def handle(node: _Node, request: JoinGroupRequest, context: RequestContext) -> A
     if isinstance(runner, ErrorCode):
         return JoinGroupResponse(error_code=runner, member_id=request.member_id)
     shard = runner.shard
+    if size_bytes > SMALL_METADATA_BYTES:
+        more_bytes = shard.more_is_said(request)
+        if more_bytes > 0 and more_bytes + _said_bytes(node) > MAX_ALL_METADATA_BYTES:
+            why = f"the protocols of the members of all groups would have more than {MAX_ALL_METADATA_BYTES} bytes"
+            _tell(node, context, request, f"{why}; {_ADVICE}")
+            refused = JoinGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id=request.member_id)
+            return _refused(refused, version)
     if shard.is_too_much(request):
         why = f"the protocols of all its members would have more than {MAX_GROUP_METADATA_BYTES} bytes; {_ADVICE}"
         _tell(node, context, request, why)
@@ -64,6 +77,11 @@ def handle(node: _Node, request: JoinGroupRequest, context: RequestContext) -> A
     if version >= _NULLABLE_PROTOCOL_FROM:
         return then(joined, _with_null)
     return then(joined, _without_null)
+
+
+def _said_bytes(node: HasGroups) -> int:
+    """What the members of all groups say of themselves."""
+    return sum(runner.shard.metadata_bytes for runner in node.groups.active())
 
 
 def _tell(node: HasRefusals, context: RequestContext, request: JoinGroupRequest, why: str) -> None:

@@ -47,6 +47,11 @@ class AnyGroup(GroupOfOffsets, Protocol):
         ...
 
     @property
+    def metadata_bytes(self) -> int:
+        """What its members say of themselves, as far as that is more than its records in the log have."""
+        ...
+
+    @property
     def is_forgotten(self) -> bool:
         """Whether nobody would miss the group when its offsets are gone."""
         ...
@@ -90,8 +95,29 @@ class Kind(Protocol):
         ...
 
 
-#: All groups of a shard, by id.
-Groups: TypeAlias = dict[str, AnyGroup]
+class GroupTable(dict[str, AnyGroup]):
+    """All groups of a shard, by id; and how many bytes their members say of themselves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.metadata_bytes = 0
+        self._counted: dict[str, int] = {}
+
+    def __setitem__(self, group_id: str, group: AnyGroup) -> None:
+        super().__setitem__(group_id, group)
+        self._count(group_id, group.metadata_bytes)
+
+    def __delitem__(self, group_id: str) -> None:
+        super().__delitem__(group_id)
+        self._count(group_id, 0)
+
+    def _count(self, group_id: str, size_bytes: int) -> None:
+        self.metadata_bytes += size_bytes - self._counted.pop(group_id, 0)
+        if size_bytes:
+            self._counted[group_id] = size_bytes
+
+
+Groups: TypeAlias = GroupTable
 
 #: Makes the Decision that answers the waiting requests when the append failed with an error.
 Failure: TypeAlias = Callable[[ErrorCode], Decision]

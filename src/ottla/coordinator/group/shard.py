@@ -28,7 +28,7 @@ from ottla.coordinator.decision import (
 from ottla.coordinator.facts import Deleted, GroupFacts
 from ottla.coordinator.group import kinds
 from ottla.coordinator.group.classic.groups import ClassicGroups, session
-from ottla.coordinator.group.classic.join import has_said_too_much
+from ottla.coordinator.group.classic.join import has_said_too_much, more_is_said
 from ottla.coordinator.group.classic.state import Group, GroupState
 from ottla.coordinator.group.config import GroupConfig, GroupSettings
 from ottla.coordinator.group.consumer.groups import ConsumerGroups
@@ -36,7 +36,7 @@ from ottla.coordinator.group.consumer.room import Room
 from ottla.coordinator.group.consumer.topics import NoTopics, Topics
 from ottla.coordinator.group.context import RequestContext
 from ottla.coordinator.group.deletion import Deletion
-from ottla.coordinator.group.kinds import AnyGroup, Appending, Groups, Kind, answer
+from ottla.coordinator.group.kinds import AnyGroup, Appending, Groups, GroupTable, Kind, answer
 from ottla.coordinator.group.migration import downgrade_without, make_room
 from ottla.coordinator.group.mixed import MixedGroups
 from ottla.coordinator.group.retention import TIMERS, Retention
@@ -97,7 +97,7 @@ class GroupShard:
     ) -> None:
         self._config = config
         self._topic_id = topic_id
-        self._groups: Groups = {}
+        self._groups: Groups = GroupTable()
         self._offsets = OffsetStore()
         self._appending = Appending()
         self._deletion = Deletion(self._offsets, self._appending)
@@ -237,6 +237,15 @@ class GroupShard:
         """Whether `join_group` refuses it because the group's members would say too much of themselves."""
         group = self._classic.find(request.group_id)
         return group is not None and has_said_too_much(group, request)
+
+    @property
+    def metadata_bytes(self) -> int:
+        """What the members of all its groups say of themselves."""
+        return self._groups.metadata_bytes
+
+    def more_is_said(self, request: JoinGroupRequest) -> int:
+        """By how much that would grow with this request."""
+        return more_is_said(self._classic.find(request.group_id), request)
 
     def sync_group(self, token: int, request: SyncGroupRequest, now_ms: int) -> Decision:
         """SyncGroup."""

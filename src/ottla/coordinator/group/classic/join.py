@@ -71,11 +71,15 @@ def join(draft: Draft, asked: Join, *, is_new_group: bool) -> None:
 
 def has_said_too_much(group: Group, request: JoinGroupRequest) -> bool:
     """Whether what all members say of themselves, in all their protocols, would be too much with this request."""
-    size_bytes = group.members.metadata_bytes + sum(len(each.name) + len(each.metadata) for each in request.protocols)
-    if size_bytes <= MAX_GROUP_METADATA_BYTES:
-        return False
-    before = _said_before(group, request)
-    return size_bytes - (0 if before is None else before.metadata_bytes) > MAX_GROUP_METADATA_BYTES
+    room = MAX_GROUP_METADATA_BYTES - group.members.metadata_bytes
+    return more_is_said(None, request) > room and more_is_said(group, request) > room
+
+
+def more_is_said(group: Group | None, request: JoinGroupRequest) -> int:
+    """How many bytes more, or less, members say of themselves with this request."""
+    before = None if group is None else _said_before(group, request)
+    size_bytes = sum(len(each.name) + len(each.metadata) for each in request.protocols)
+    return size_bytes - (0 if before is None else before.metadata_bytes)
 
 
 def _said_before(group: Group, request: JoinGroupRequest) -> Member | None:

@@ -209,6 +209,11 @@ class Group(NamedTuple):
         return self.state is GroupState.EMPTY
 
     @property
+    def metadata_bytes(self) -> int:
+        """What its members say of themselves, in all their protocols."""
+        return self.members.metadata_bytes
+
+    @property
     def is_forgotten(self) -> bool:
         """Whether nobody would miss the group when its offsets are gone."""
         return self.state is GroupState.EMPTY and not self.pending_members

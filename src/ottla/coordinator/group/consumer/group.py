@@ -137,6 +137,11 @@ class ConsumerGroup:
         return not self.members
 
     @property
+    def metadata_bytes(self) -> int:
+        """None: what its members say is in its records, each of which has found room in the log."""
+        return 0
+
+    @property
     def is_forgotten(self) -> bool:
         """Whether nobody would miss the group when its offsets are gone."""
         return not self.members
