@@ -9,7 +9,7 @@ import pytest
 
 from ottla.base.clock import ManualClock
 from ottla.base.errors import OttlaError
-from ottla.base.limits import MAX_ERROR_TEXT, MAX_MEMBER_PROTOCOLS, MAX_REQUEST_ELEMENTS
+from ottla.base.limits import MAX_ERROR_TEXT, MAX_MEMBER_PROTOCOLS, MAX_NEW_PARTITIONS, MAX_REQUEST_ELEMENTS
 from ottla.broker.metadata.image import MetadataImage
 from ottla.broker.quiet import QUIET_MS
 from ottla.broker.runtime.assigning import Assigning
@@ -281,3 +281,18 @@ async def test_what_an_error_says_itself_is_not_said_twice(
     await client.ask(ApiKey.CREATE_TOPICS, _topics("a b"))
     (line,) = _lines(caplog)
     assert line.endswith("characters other than ASCII alphanumerics, '.', '_' and '-'")
+
+
+async def test_topics_that_are_too_many_to_be_made_are_told_with_who_named_them(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    settings = {"num.partitions": str(MAX_NEW_PARTITIONS + 1)}
+    async with AsyncBroker(settings) as broker, WireClient(broker, "test") as client:
+        asked = MetadataRequest((MetadataRequestTopic(name="a"), MetadataRequestTopic(name="b")))
+        for _ in range(2):
+            answer = await client.ask(ApiKey.METADATA, asked)
+            assert {each.error_code for each in answer.topics} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    what = (
+        "Metadata of 'a', and of what it names behind that: not made, it would be more than 10,000 partitions at once"
+    )
+    assert _lines(caplog) == [f"{_WHO}{what}; name less in a request"]

@@ -227,7 +227,7 @@ class Reader:
         """How many elements are about to be read; -1 is null."""
         n = self.length(plan, "array")
         if n > self.end - self.pos or n > _MAX_ARRAY_ELEMENTS:
-            raise WireError(f"{plan.name}: an array of {n} at {self.pos}, only {self.end - self.pos} bytes are left")
+            raise WireError(f"{plan.name}: array of {n} in {self.end - self.pos} bytes, at most {_MAX_ARRAY_ELEMENTS}")
         self.count(max(n, 0), plan.name)
         return n
 

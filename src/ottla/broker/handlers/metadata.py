@@ -9,7 +9,9 @@ from functools import partial
 from itertools import chain
 from typing import Protocol
 
+from ottla.base.limits import MAX_NEW_PARTITIONS
 from ottla.base.topic_names import topic_name_problem
+from ottla.base.words import shown
 from ottla.broker.handlers.authorized import on_cluster
 from ottla.broker.handlers.parts import PART_NAMES
 from ottla.broker.handlers.table import RequestContext
@@ -18,6 +20,7 @@ from ottla.broker.metadata.names import INTERNAL_TOPICS, SHARE_TOPIC
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.identity import HasIdentity
 from ottla.broker.ports.quotas import counted
+from ottla.broker.ports.refusals import HasRefusals
 from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.topics import HasImage, HasTopics
 from ottla.broker.runtime.answers import then
@@ -41,7 +44,7 @@ _ANSWERS_IDS_FROM = 12
 _PARTITIONS_AT_ONCE = 1_000
 
 
-class _Node(HasAccess, HasIdentity, HasImage, HasSlices, HasTopics, Protocol):
+class _Node(HasAccess, HasIdentity, HasImage, HasRefusals, HasSlices, HasTopics, Protocol):
     """What this handler touches."""
 
 
@@ -116,7 +119,14 @@ def _making(node: _Node, context: RequestContext, missing: list[str]) -> "asynci
     if missing and charge is not None:  # what there is no room for is told to be missing, and asked for again
         partitions = node.topics.auto_created_partitions
         missing = [name for name in missing if charge.changes(partitions, strict=True, is_told=False)]
-    return node.topics.change(partial(node.topics.auto_create_all, missing)) if missing else None
+    told = partial(_tell_left_out, node, context)
+    return node.topics.change(partial(node.topics.auto_create_all, missing, told)) if missing else None
+
+
+def _tell_left_out(node: _Node, context: RequestContext, name: str) -> None:
+    most = f"more than {MAX_NEW_PARTITIONS:,} partitions at once; name less in a request"
+    what = f"Metadata of {shown(name)}, and of what it names behind that: not made, it would be {most}"
+    node.refusals.tell(context.session.client_host, context.client_id, what)
 
 
 def _named(node: _Node, request: MetadataRequest, context: RequestContext) -> tuple[Iterable[str], bool]:

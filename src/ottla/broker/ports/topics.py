@@ -246,17 +246,20 @@ class Topics:
         """How many partitions such a topic gets."""
         return self._config.int("num.partitions")
 
-    async def auto_create_all(self, names: Iterable[str]) -> None:
+    async def auto_create_all(self, names: Iterable[str], left_out: Callable[[str], object] = lambda _: None) -> None:
         """Make the topics that a client asks for, with one batch of metadata.
 
-        A name that is not valid is left out; so is one that the disk refuses.
+        A name that is not valid is left out; so is one that the disk refuses. `left_out` hears of the first one with
+        which they would be too many: it is not made, nor is what comes behind it.
         """
         wanted: dict[str, NewTopic] = {}
-        await self._slices.run(self._check_auto_created(names, wanted))
+        await self._slices.run(self._check_auto_created(names, wanted, left_out))
         if wanted:
             await self.create_all(tuple(wanted.values()))
 
-    def _check_auto_created(self, names: Iterable[str], wanted: dict[str, NewTopic]) -> Iterator[None]:
+    def _check_auto_created(
+        self, names: Iterable[str], wanted: dict[str, NewTopic], left_out: Callable[[str], object]
+    ) -> Iterator[None]:
         """Check a name in each step. Those that are good go into `wanted`, up to the limit of new partitions."""
         image, partitions, coming = self._metadata.image, 0, TopicNames()
         for name in names:
@@ -264,7 +267,7 @@ class Topics:
             if new is not None:
                 partitions += new.partitions
                 if partitions > MAX_NEW_PARTITIONS:
-                    _log.warning("topic %s, and what the request names after it, is not made: too many at once", name)
+                    left_out(name)
                     return
                 wanted[name] = new
                 coming.add(name)
