@@ -60,7 +60,10 @@ class Producer:
         headers: Iterable[tuple[str, bytes | None]] = _NO_HEADERS,
         on_delivery: OnDelivery | None = None,
     ) -> Delivery:
-        """Queue a record and return at once with its Delivery; see `AsyncProducer.send` for what it may wait for."""
+        """Queue a record and return at once with its Delivery; see `AsyncProducer.send` for what it may wait for.
+
+        With a `batch.size` of 256 KiB or more it also waits, a millisecond at most, for a background thread that lags.
+        """
         if self._thread.forked:
             raise IllegalStateError(FORKED)
         delivery = self._take(topic, value, key, partition, timestamp_ms, headers, on_delivery)
