@@ -16,7 +16,7 @@ import runpy
 import selectors
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
 
@@ -79,7 +79,7 @@ def _watch_turns(limit_ms: float) -> None:
 
     def looked(self: Any, timeout: float | None = None) -> Any:
         if callbacks:
-            watch.end(f": {len(callbacks)} callbacks, the longest {max(callbacks):.1f} ms")
+            watch.end(f": {told(callbacks)}")
         callbacks.clear()
         found = look(self, timeout)
         watch.begin()
@@ -109,9 +109,15 @@ def _watch_turns_of_uvloop(limit_ms: float) -> None:
     uvloop.run = lambda work, **settings: run(watched(work), **settings)
 
 
-def _watch_callbacks(limit_ms: float) -> list[float]:
-    """What each has taken in milliseconds is added to this list."""
-    taken: list[float] = []
+def told(callbacks: Sequence[tuple[float, str]]) -> str:
+    """What the line of a turn says of its callbacks: milliseconds, and what was called."""
+    longest_ms, name = max(callbacks)
+    return f"{len(callbacks)} callbacks, the longest {longest_ms:.1f} ms: {name}"
+
+
+def _watch_callbacks(limit_ms: float) -> list[tuple[float, str]]:
+    """What each has taken in milliseconds is added to this list, and its name."""
+    taken: list[tuple[float, str]] = []
     # A task of asyncio in C does not say which it is before it runs.
     asyncio.Task = asyncio.tasks.Task = asyncio.tasks._PyTask  # type: ignore[attr-defined, misc]
     asyncio.Future = asyncio.futures.Future = asyncio.futures._PyFuture  # type: ignore[attr-defined, misc]
@@ -122,7 +128,7 @@ def _watch_callbacks(limit_ms: float) -> list[float]:
         name = _name(self._callback)
         watch.begin()
         run(self)
-        taken.append(watch.end(f": {name}"))
+        taken.append((watch.end(f": {name}"), name))
 
     handle._run = timed
     return taken

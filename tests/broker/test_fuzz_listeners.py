@@ -21,7 +21,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bench.fuzz import faults_of, turns_of
+from bench.turns import told
 from ottla.broker.handlers.table import TABLE
+from ottla.cli.demo.processes import free_port
 from ottla.testing import AsyncBroker
 from tests.broker import four_listeners
 from tests.broker.fuzzing import anything
@@ -123,9 +125,20 @@ def test_negative_control_the_long_form_sees_a_fault_in_the_brokers_log() -> Non
 
 
 def test_negative_control_the_long_form_sees_a_turn_that_is_long() -> None:
-    start = "turn of 280 ms, 276 of CPU: task _serve"
-    long = "turn of 22100 ms, 22000 of CPU: _SelectorSocketTransport._read_ready"
-    assert turns_of(["a line", start, "turn of 90 ms, 21 of CPU: task Slices.run", long]) == [
-        (22000, "_SelectorSocketTransport._read_ready"),
-        (21, "task Slices.run"),
-    ]
+    start = f"turn of 280 ms, 276 of CPU: {told([(276.0, 'task _serve:156'), (1.0, 'a')])}"
+    reading, slices = told([(22000.0, "_SelectorSocketTransport._read_ready")]), told([(20.0, "task Slices.run:48")])
+    long = f"turn of 22100 ms, 22000 of CPU: {reading}"
+    assert turns_of(["a line", start, f"turn of 90 ms, 21 of CPU: {slices}", long]) == [(22000, reading), (21, slices)]
+
+
+def test_x4_the_start_of_a_broker_is_no_long_turn(directory: Path) -> None:
+    """A start is the first turn that is told, whatever the machine."""
+    port = free_port()
+    command = [sys.executable, "-m", "bench.turns", "0", "serve", "--port", str(port), "--data-dir", str(directory)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+        assert process.stderr is not None
+        first = next(line for line in process.stderr if line.startswith("turn of "))
+        process.terminate()
+        process.stderr.read()
+    assert "task _serve:" in first
+    assert turns_of([first]) == []
