@@ -8,7 +8,7 @@ import pytest
 
 from ottla.base.limits import MAX_INLINE_WRITE_BYTES
 from ottla.base.steps import result_of
-from ottla.broker.handlers.produce import ROLLS_AT_ONCE
+from ottla.broker.handlers.produce import AT_ONCE, ROLLS_AT_ONCE
 from ottla.broker.runtime.partition import Partition
 from ottla.broker.runtime.slices import TURN_MS
 from ottla.log.results import NO_GUARD, Appended
@@ -176,3 +176,18 @@ async def test_first_records_of_a_few_are_written_at_once(broker: AsyncBroker, c
     written = asyncio.create_task(_produce(client, range(count), batch(b"a")))
     assert max(steps(await turns(written, lambda: _begun(broker)))) == count
     await written
+
+
+def _records(broker: AsyncBroker) -> int:
+    return sum(_partition(broker, number).log.end_offset for number in range(_MANY))
+
+
+async def test_later_records_of_very_many_are_written_in_several_turns(broker: AsyncBroker, client: WireClient) -> None:
+    """No file comes with them."""
+    await _produce(client, range(_MANY), batch(b"a"))
+    numbers = [*range(_MANY), *range(_MANY)]
+    assert len(numbers) > AT_ONCE
+    written = asyncio.create_task(_produce(client, numbers, batch(b"a")))
+    assert max(steps(await turns(written, lambda: _records(broker)))) <= TURN_MS
+    await written
+    assert _records(broker) == 3 * _MANY
