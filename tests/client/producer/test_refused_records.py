@@ -21,7 +21,7 @@ from tests.client.conftest import Watchdog
 from tests.client.scripted_broker import ScriptedBroker, changed, silence
 
 Send = Callable[[AsyncProducer], Awaitable[object]]
-_CONFIG: dict[str, object] = {"transactional.id": "id", "max.block.ms": 300, "max.request.size": 1_000}
+_CONFIG: dict[str, object] = {"transactional.id": "id", "max.block.ms": 1_000, "max.request.size": 1_000}
 
 
 def _without_others(answer: MetadataResponse) -> MetadataResponse:
