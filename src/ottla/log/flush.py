@@ -165,9 +165,9 @@ class Synced:
             self._held = None  # `flush.messages` was raised
         return self._log.end_offset if self._held is None else self._held
 
-    def hold(self, offset: int) -> None:
-        """Records from `offset` on were appended, and the sync `is_due`."""
-        if self._held is None:
+    def appended(self, offset: int) -> None:
+        """Records from `offset` on were appended."""
+        if self._held is None and self.is_due:
             self._held = offset
 
     def reached(self, offset: int) -> None:

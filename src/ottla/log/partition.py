@@ -158,10 +158,10 @@ class PartitionLog:
         decided = decide(self, records, now_ms, origin, verification_guard, looked, max_named)
         if isinstance(decided, Appended):
             return decided
-        coming = self._coming(records, decided, leader_epoch, now_ms)
+        buffers, timestamp_ms, _ = coming = self._coming(records, decided, leader_epoch, now_ms)
         try:
-            segment = self._to_write(decided, leader_epoch, coming[1], now_ms)
-            position = segment.write(coming[0], decided.size_bytes)
+            segment = self._to_write(decided, leader_epoch, timestamp_ms, now_ms)
+            position = segment.write(buffers, decided.size_bytes)
         except StorageError:
             self.producers.refused(decided)
             raise
@@ -185,10 +185,10 @@ class PartitionLog:
         decided = decide(self, records, now_ms, Origin.CLIENT, verification_guard, looked, max_named)
         if isinstance(decided, Appended):
             return decided
-        coming = self._coming(records, decided, leader_epoch, now_ms)
+        buffers, timestamp_ms, _ = coming = self._coming(records, decided, leader_epoch, now_ms)
         try:
-            segment = self._to_write(decided, leader_epoch, coming[1], now_ms)
-            position = yield from write_in_parts(self._segments, coming[0], decided.size_bytes)
+            segment = self._to_write(decided, leader_epoch, timestamp_ms, now_ms)
+            position = yield from write_in_parts(self._segments, buffers, decided.size_bytes)
         except StorageError:
             self.producers.refused(decided)
             raise
@@ -261,12 +261,11 @@ class PartitionLog:
         """The batch is in the log: offsets and indexes follow."""
         offset = self.end_offset
         last_offset = offset + header.last_offset_delta
-        self.end_offset = self.producers.end_offset = end_offset = last_offset + 1
+        self.end_offset = self.producers.end_offset = last_offset + 1
         segment.note(last_offset, timestamp_ms, position, segment.size_bytes - position)
         segment.modified_ms = now_ms
         self._segments.note(offset, position)
-        if end_offset - self.synced.offset >= self.config.flush_messages:
-            self.synced.hold(offset)
+        self.synced.appended(offset)
 
     # ---- read
 
