@@ -5,7 +5,7 @@ call this at a time: the shell holds its lock around every call, for a few micro
 say so.
 """
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -112,8 +112,9 @@ class Accumulator:
         self._used_bytes = 0
         #: Queues that have something to send.
         self._to_send: dict[TopicPartition, PartitionQueue] = {}
-        #: Batches that are not settled, in the order in which they were begun.
-        self._incomplete: dict[ProducerBatch, None] = {}
+        #: Batches that are not settled, in the order in which they were begun. A plain dict finds its first key only
+        #: behind all that were taken out before it, and here the first are taken out.
+        self._incomplete: OrderedDict[ProducerBatch, None] = OrderedDict()
         #: Batches that were begun since the last `set_dates`.
         self._undated: list[ProducerBatch] = []
         #: A caller waits for room in `buffer.memory`: open batches are sent at once.
@@ -258,6 +259,12 @@ class Accumulator:
         """Whether every batch is settled."""
         return not self._incomplete
 
+    @property
+    def has_much_room(self) -> bool:
+        """Whether an eighth of `buffer.memory` is free."""
+        memory = self._limits.buffer_memory
+        return self._used_bytes <= memory - memory // 8
+
     def incomplete(self) -> list[ProducerBatch]:
         """Batches that are not settled, oldest first."""
         return list(self._incomplete)
@@ -348,7 +355,7 @@ class Accumulator:
         state.bearable_bytes = min(state.bearable_bytes, max(half.size_bytes for half in halves))
         for half in halves:
             half.created_s = batch.created_s
-        whole, self._incomplete = self._incomplete, {}
+        whole, self._incomplete = self._incomplete, OrderedDict()
         for each in whole:
             self._incomplete.update(dict.fromkeys(halves if each is batch else (each,)))
         for half in halves:

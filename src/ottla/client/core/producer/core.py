@@ -136,6 +136,7 @@ class ProducerCore(Core):
         """Give up on every batch, and accept no more records."""
         self.accumulator.close(reason)
         self._fates.give_up_all(reason)
+        self._fates.tell_of_room(now_s, self._sending.any_in_flight)
 
     def not_taken(self, error: ClientError) -> None:
         """A record was refused. Any thread may call this, under the lock, and wakes the core then."""
@@ -245,6 +246,7 @@ class ProducerCore(Core):
         transactions = self.transactions
         while transactions is not None and transactions.end_waits and self.accumulator.is_empty:
             transactions.all_settled(now_s)
+        next_s = earlier(next_s, self._fates.tell_of_room(now_s, self._sending.any_in_flight))
         oldest_s = self.accumulator.oldest_s()
         if oldest_s is not None:
             next_s = earlier(next_s, oldest_s + self.config.delivery_timeout_ms / 1000)

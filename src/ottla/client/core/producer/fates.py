@@ -1,5 +1,6 @@
 """The fate of each batch: does what the table in `answers` says, in accumulator, sequencer and transactions alike."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ottla.base.rng import Rng
@@ -12,6 +13,10 @@ from ottla.client.core.producer.shared import Shared
 from ottla.client.errors import ClientError, KafkaError, RecordTooLargeError, RequestTimeoutError, code_of
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.produce import PartitionProduceResponse
+
+#: Callers who wait for room in `buffer.memory` hear of a little room so long after there was some: the thread that
+#: sends and the loop take turns then, and with batches of 16 KiB each turn would be of a few records.
+LITTLE_ROOM_S = 0.005
 
 
 class Settle(NamedTuple):
@@ -35,6 +40,10 @@ class Fates:
         self._config = config
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, rng)
         self._short_backoff = short_backoff(rng)
+        #: A batch was settled since the last `RoomFreed`, and somebody waits for room; when to tell of it at last.
+        self._room_freed = False
+        self._tell_at_s: float | None = None
+        self._little_room_s = min(LITTLE_ROOM_S, config.max_block_ms / 4_000)  # else who waits so long gives up before
         #: Topics for which the log says already that batches are too large.
         self._split_topics: set[str] = set()
 
@@ -148,15 +157,27 @@ class Fates:
             error.__cause__ = batch.last_error
             self.give_up(batch, error)
 
+    def tell_of_room(self, now_s: float, comes_more: Callable[[], bool]) -> float | None:
+        """Tell callers who wait for room: of much at once, of a little soon, or at once if no answer is on its way that
+        can make it more (`comes_more`). Returns when to call this again."""
+        if not self._room_freed:
+            return None
+        if self._tell_at_s is None:
+            self._tell_at_s = now_s + self._little_room_s
+        if now_s < self._tell_at_s and not self._accumulator.has_much_room and comes_more():
+            return self._tell_at_s
+        self._room_freed = self._accumulator.room_wanted = False
+        self._tell_at_s = None
+        self._intend(RoomFreed())
+        return None
+
     def _settle(self, fate: Settle) -> None:
         batch = fate.batch
         if not batch.settled:
             batch.settled = True
             self._accumulator.settled(batch)
             self._intend(fate)
-            if self._accumulator.room_wanted:
-                self._accumulator.room_wanted = False
-                self._intend(RoomFreed())
+            self._room_freed = self._accumulator.room_wanted
         if not batch.on_wire:
             batch.release()
 

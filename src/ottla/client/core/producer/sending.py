@@ -67,6 +67,10 @@ class Sending:
             connection = self.connections[node_id] = ConnectionState()
         return connection
 
+    def any_in_flight(self) -> bool:
+        """Whether a request has no answer yet."""
+        return any(connection.in_flight for connection in self.connections.values())
+
     def learn(self, snapshot: ClusterSnapshot) -> None:
         """There is a new snapshot of the cluster."""
         before, self.snapshot = self.snapshot, snapshot
