@@ -13,7 +13,7 @@ from ottla.wire.apis import API, ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frames import RequestHeader
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
-from ottla.wire.messages.heartbeat import HeartbeatResponse
+from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -75,6 +75,94 @@ async def test_a_request_that_times_out_takes_the_connection_with_it() -> None:
         assert not connection.is_open
         with pytest.raises(RequestTimeoutError):
             await beat(connection)
+
+
+async def test_a_request_with_less_time_does_not_wait_for_one_with_more() -> None:
+    async with broker(versions_only) as port:
+        connection = await open_to(port)
+        patient, hasty = beat(connection, 60_000), beat(connection, 20)
+        with pytest.raises(RequestTimeoutError, match="within 20 ms"):
+            await hasty
+        with pytest.raises(RequestTimeoutError, match="within 20 ms"):
+            await patient
+
+
+async def test_the_deadline_of_a_request_that_was_answered_ends_nothing() -> None:
+    answered: list[RequestHeader] = []
+
+    async def answer_once(header: RequestHeader, writer: asyncio.StreamWriter) -> None:
+        await versions_only(header, writer)
+        if header.api_key == ApiKey.HEARTBEAT and not answered:
+            answered.append(header)
+            say(header, writer, HeartbeatResponse())
+
+    async with broker(answer_once) as port:
+        connection = await open_to(port)
+        await beat(connection, 50)
+        passed, second = asyncio.Event(), beat(connection, 60_000)
+        asyncio.get_running_loop().call_later(0.06, passed.set)
+        await passed.wait()
+        assert connection.is_open
+        assert not second.done()
+        connection.close()
+        with pytest.raises(DisconnectedError):
+            await second
+
+
+async def test_a_throttle_time_puts_off_the_deadlines_of_what_is_on_its_way() -> None:
+    answered: list[RequestHeader] = []
+
+    async def throttle_once(header: RequestHeader, writer: asyncio.StreamWriter) -> None:
+        await versions_only(header, writer)
+        if header.api_key == ApiKey.HEARTBEAT and not answered:
+            answered.append(header)
+            say(header, writer, HeartbeatResponse(throttle_time_ms=60_000))
+
+    async with broker(throttle_once) as port:
+        connection = await open_to(port)
+        first, second = beat(connection), beat(connection, 50)
+        await first
+        passed = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.06, passed.set)
+        await passed.wait()
+        assert connection.is_open
+        assert not second.done()
+        connection.close()
+        with pytest.raises(DisconnectedError):
+            await second
+
+
+async def test_whoever_hears_an_answer_may_close_the_connection_with_others_behind_it() -> None:
+    waiting: list[RequestHeader] = []
+
+    async def answer_two_at_once(header: RequestHeader, writer: asyncio.StreamWriter) -> None:
+        await versions_only(header, writer)
+        if header.api_key == ApiKey.HEARTBEAT:
+            waiting.append(header)
+            if len(waiting) == 2:
+                for each in waiting:
+                    say(each, writer, HeartbeatResponse())
+
+    async with broker(answer_two_at_once) as port:
+        connection = await open_to(port)
+        heard: list[tuple[str, object, Exception | None]] = []
+        done = asyncio.get_running_loop().create_future()
+
+        def first(answer: object, error: Exception | None) -> None:
+            heard.append(("first", answer, error))
+            connection.close()
+
+        def second(answer: object, error: Exception | None) -> None:
+            heard.append(("second", answer, error))
+            done.set_result(None)
+
+        for each in (first, second):
+            connection.ask(ApiKey.HEARTBEAT, 4, HeartbeatRequest("g", 1, "m"), 5_000, each)
+        await done
+        assert [name for name, _, _ in heard] == ["first", "second"]
+        assert heard[0][1:] == (HeartbeatResponse(), None)
+        assert heard[1][1] is None
+        assert isinstance(heard[1][2], DisconnectedError) and "was closed" in str(heard[1][2])
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,19 @@ from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 from ottla.client.config.admin import admin_config
-from ottla.client.core.intents import Channel, Core
+from ottla.client.core.intents import Ask, Channel, Connect, Core, Target
 from ottla.client.core.metadata import ClusterSnapshot
 from ottla.client.errors import ClientError
 from ottla.client.net.cluster import Cluster
 from ottla.client.net.supervisor import Supervisor
 from ottla.client.shell.driver import Driver
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages.metadata import MetadataRequest
+from tests.client.fake_kafka import NODE_ID
 from tests.client.scripted_broker import ScriptedBroker
 
 FAULT = ZeroDivisionError("nobody expects this")
+PATIENCE_MS = 60_000
 
 
 class SmallCore(Core):
@@ -108,3 +112,18 @@ async def shell(lock: Any = None) -> AsyncIterator[Shell]:
             made.stop()
             await supervisor.close()
             await cluster.close()
+
+
+@asynccontextmanager
+async def connected_shell() -> AsyncIterator[Shell]:
+    """The cluster is known, and a connection open."""
+    async with shell() as it:
+        await it.cluster.start()
+        await it.cluster.ensure_metadata(PATIENCE_MS)
+        it.do(Connect(NODE_ID))
+        assert await it.core.saw("connected") == ("connected", NODE_ID, Channel.MAIN)
+        yield it
+
+
+def ask(ticket: object, to: Target, **how: Any) -> Ask:
+    return Ask(ticket, to, ApiKey.METADATA, MetadataRequest(topics=()), PATIENCE_MS, **how)

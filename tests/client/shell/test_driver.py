@@ -3,9 +3,8 @@
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import pytest
 
@@ -19,30 +18,13 @@ from ottla.wire.messages.metadata import MetadataRequest
 from tests.client.conftest import Watchdog
 from tests.client.fake_kafka import NODE_ID
 from tests.client.scripted_broker import Hold, hang_up, silence
-from tests.client.shell.small import FAULT, Shell, shell
-
-_PATIENCE_MS = 60_000
+from tests.client.shell.small import FAULT, PATIENCE_MS, ask, connected_shell, shell
 
 
 class Note(NamedTuple):
     """An intent of these tests."""
 
     text: object
-
-
-@asynccontextmanager
-async def connected_shell() -> AsyncIterator[Shell]:
-    """The cluster is known, and a connection open."""
-    async with shell() as it:
-        await it.cluster.start()
-        await it.cluster.ensure_metadata(_PATIENCE_MS)
-        it.do(intents.Connect(NODE_ID))
-        assert await it.core.saw("connected") == ("connected", NODE_ID, Channel.MAIN)
-        yield it
-
-
-def ask(ticket: object, to: intents.Target, **how: Any) -> Ask:
-    return Ask(ticket, to, ApiKey.METADATA, MetadataRequest(topics=()), _PATIENCE_MS, **how)
 
 
 # events and intents
@@ -224,7 +206,7 @@ async def test_every_request_comes_back_once_with_its_ticket(watchdog: Watchdog)
         for ticket, to in enumerate(targets):
             it.do(ask(ticket, to))
         it.do(intents.AskVersions("versions"))
-        it.do(intents.RefreshMetadata("metadata", _PATIENCE_MS))
+        it.do(intents.RefreshMetadata("metadata", PATIENCE_MS))
         tickets = {0, 1, 2, "versions", "metadata"}
         while {event[1] for event in it.core.events if event[0] == "answered"} < tickets:
             it.core.news.clear()
@@ -248,7 +230,7 @@ async def test_a_large_request_is_made_and_sent_in_a_turn_of_its_own(watchdog: W
         return MetadataRequest(topics=())
 
     async with watchdog(), connected_shell() as it:
-        it.do(Ask("large", Broker(NODE_ID), ApiKey.METADATA, request, _PATIENCE_MS, is_large=True))
+        it.do(Ask("large", Broker(NODE_ID), ApiKey.METADATA, request, PATIENCE_MS, is_large=True))
         assert not made
         it.do(intents.Say(logging.DEBUG, "in between"))
         assert (await it.core.saw("answered"))[1] == "large"
@@ -265,7 +247,7 @@ async def test_a_large_request_that_cannot_be_sent_fails_and_none_is_made_behind
     async with shell() as it:
         it.do(ask("lost", Broker(NODE_ID), is_large=True))
         assert (await it.core.saw("failed"))[1] == "lost"
-        it.do(Ask("late", Broker(NODE_ID), ApiKey.METADATA, request, _PATIENCE_MS, is_large=True))
+        it.do(Ask("late", Broker(NODE_ID), ApiKey.METADATA, request, PATIENCE_MS, is_large=True))
         it.driver.stop()
         await asyncio.sleep(0)
         assert not made
@@ -276,7 +258,7 @@ async def test_a_request_whose_connection_breaks_fails_after_the_core_has_heard_
     async with watchdog(), connected_shell() as it:
         it.broker.script(ApiKey.FIND_COORDINATOR, hang_up)
         request = FindCoordinatorRequest(coordinator_keys=("g",))
-        it.do(Ask("ticket", Broker(NODE_ID), ApiKey.FIND_COORDINATOR, lambda: request, _PATIENCE_MS))
+        it.do(Ask("ticket", Broker(NODE_ID), ApiKey.FIND_COORDINATOR, lambda: request, PATIENCE_MS))
         _, ticket, error = await it.core.saw("failed")
         assert ticket == "ticket"
         assert isinstance(error, DisconnectedError)

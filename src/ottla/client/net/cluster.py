@@ -167,7 +167,7 @@ class Cluster:
         Raises DisconnectedError, RequestTimeoutError, UnsupportedVersionError.
         """
         connection = await self.connection(node_id, channel)
-        version = connection.versions.choose(api, cap, least)
+        version = connection.choose(api, cap, least)
         if timeout_ms is None:
             timeout_ms = self.config.request_timeout_ms
         return await connection.send(api, version, message, timeout_ms)

@@ -13,6 +13,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
 from typing import Any, cast
 
 from ottla.base.limits import MAX_RESPONSE_BYTES, MAX_SPARE_BYTES
@@ -41,13 +43,16 @@ _HINT = ". A broker also closes connections whose security.protocol is not that 
 _API_VERSIONS_ERROR_AT = 4
 
 
+#: Called once with the decoded answer, or with the error (DisconnectedError, RequestTimeoutError) and no answer.
+Heard = Callable[[Any, Exception | None], object]
+
+
 @dataclass(slots=True)
 class _Waiting:
     api: ApiKey
     version: int
     correlation_id: int
-    future: "asyncio.Future[Any]"
-    timer: asyncio.TimerHandle
+    heard: Heard
     deadline_s: float
     timeout_ms: float
 
@@ -58,6 +63,8 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, client_id: str, name: str) -> None:
         self.name = name
         self.versions = BrokerVersions({}, {})
+        #: What `choose` has found.
+        self._chosen: dict[tuple[ApiKey, int | None, int | None], int] = {}
         self.last_used_s = 0.0
         #: Called once, when nothing can be sent here any more. After that the requests that wait fail.
         self.on_lost: Callable[[], object] | None = None
@@ -77,6 +84,9 @@ class Connection(asyncio.BufferedProtocol):
         #: The request that is written now belongs to the authentication, and does not wait for its end.
         self._ahead = False
         self._release_timer: asyncio.TimerHandle | None = None
+        #: For the first deadline of the requests that wait, or for one before it.
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_s = 0.0
         self._paused = False
         self._writable = asyncio.Event()
         self._writable.set()
@@ -95,6 +105,13 @@ class Connection(asyncio.BufferedProtocol):
     def is_writable(self) -> bool:
         """Whether the socket accepts more bytes now, and no throttle time runs."""
         return self._writable.is_set()
+
+    def choose(self, api: ApiKey, cap: int | None, least: int | None) -> int:
+        """`versions.choose`, which takes a while, remembered. After the handshake. Raises UnsupportedVersionError."""
+        version = self._chosen.get((api, cap, least))
+        if version is None:
+            version = self._chosen[api, cap, least] = self.versions.choose(api, cap, least)
+        return version
 
     # what asyncio calls
 
@@ -145,20 +162,28 @@ class Connection(asyncio.BufferedProtocol):
         While a throttle time runs, the request waits here. Then `timeout_ms` begins after the throttle time.
         """
         future: asyncio.Future[Any] = self._loop.create_future()
+        self.ask(api, version, message, timeout_ms, partial(_settle, future))
+        return future
+
+    def ask(self, api: ApiKey, version: int, message: tuple[Any, ...], timeout_ms: float, heard: Heard) -> None:
+        """The same; `heard` is called with what the future would get, at once: in the turn that receives the answer.
+
+        A request that cannot be sent calls it before this returns.
+        """
         if self._transport is None or self._lost is not None:
-            future.set_exception(self._lost or DisconnectedError(f"not connected to {self.name}"))
-            return future
+            heard(None, self._lost or DisconnectedError(f"not connected to {self.name}"))
+            return
         correlation_id = self._next_correlation_id()
         try:
             pieces = encode_request_pieces(api, version, correlation_id, self._client_id, message)
         except UnwritableTextError as fault:
-            future.set_exception(KafkaError.of(ErrorCode.INVALID_REQUEST, f"{API[api].name} cannot be sent: {fault}"))
-            return future
+            heard(None, KafkaError.of(ErrorCode.INVALID_REQUEST, f"{API[api].name} cannot be sent: {fault}"))
+            return
         wait_s = self._write(pieces)
         deadline_s = self.last_used_s + wait_s + timeout_ms / 1000
-        timer = self._loop.call_at(deadline_s, self._timed_out, correlation_id)
-        self._waiting.append(_Waiting(api, version, correlation_id, future, timer, deadline_s, timeout_ms))
-        return future
+        self._waiting.append(_Waiting(api, version, correlation_id, heard, deadline_s, timeout_ms))
+        if self._timer is None or deadline_s < self._timer_at_s:
+            self._arm(deadline_s)
 
     def send_ahead(
         self, api: ApiKey, version: int, message: tuple[Any, ...], timeout_ms: float
@@ -200,15 +225,19 @@ class Connection(asyncio.BufferedProtocol):
 
     def abort(self, reason: Exception) -> None:
         """Close now; every request that waits fails with `reason`."""
-        self._fail(reason)
-        if self._transport is not None:
-            self._transport.abort()
+        try:
+            self._fail(reason)
+        finally:  # a Ctrl-C where somebody hears of it: the others hear when the connection is lost
+            if self._transport is not None:
+                self._transport.abort()
 
     def close(self) -> None:
         """Close as soon as the bytes that were written have been sent."""
-        self._fail(DisconnectedError(f"connection to {self.name} was closed"))
-        if self._transport is not None:
-            self._transport.close()
+        try:
+            self._fail(DisconnectedError(f"connection to {self.name} was closed"))
+        finally:
+            if self._transport is not None:
+                self._transport.close()
 
     async def handshake(self, timeout_ms: float) -> None:
         """Ask the broker for its versions and features (KIP-35, KIP-511, KIP-584)."""
@@ -265,7 +294,6 @@ class Connection(asyncio.BufferedProtocol):
         if not self._waiting:
             raise WireError("an answer without a request")
         waiting = self._waiting.popleft()
-        waiting.timer.cancel()
         try:
             correlation_id, message = decode_response(waiting.api, _version_of(waiting, frame), frame)
             if correlation_id != waiting.correlation_id:
@@ -275,26 +303,26 @@ class Connection(asyncio.BufferedProtocol):
             raise
         silence_s = self._throttle.answered(message, self._loop.time())
         if silence_s > 0.0:
-            self._put_off_timeouts(silence_s)
-        if not waiting.future.done():  # its caller may have been cancelled
-            waiting.future.set_result(message)
+            for other in self._waiting:  # on their way, or held: the broker does not read them before
+                other.deadline_s += silence_s
+        waiting.heard(message, None)
 
-    def _put_off_timeouts(self, silence_s: float) -> None:
-        """Requests that are on their way, or held, get so much more time: the broker does not read them before."""
-        for waiting in self._waiting:
-            waiting.timer.cancel()
-            waiting.deadline_s += silence_s
-            waiting.timer = self._loop.call_at(waiting.deadline_s, self._timed_out, waiting.correlation_id)
+    def _arm(self, at_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at_s = at_s
+        self._timer = self._loop.call_at(at_s, self._it_is_time)
 
-    def _timed_out(self, correlation_id: int) -> None:
-        for waiting in self._waiting:
-            if waiting.correlation_id == correlation_id:
-                self.abort(
-                    RequestTimeoutError(
-                        f"{self.name} did not answer {waiting.api.name} within {waiting.timeout_ms:.0f} ms"
-                    )
-                )
-                return
+    def _it_is_time(self) -> None:
+        """Abort if a request has waited too long; the request that this timer was for may have been answered."""
+        self._timer = None
+        if not self._waiting:
+            return
+        first = min(self._waiting, key=_deadline_s)
+        if first.deadline_s > self._timer_at_s:
+            self._arm(first.deadline_s)
+            return
+        self.abort(RequestTimeoutError(f"{self.name} did not answer {first.api.name} within {first.timeout_ms:.0f} ms"))
 
     def _fail(self, reason: Exception) -> None:
         if self._lost is None:
@@ -303,18 +331,28 @@ class Connection(asyncio.BufferedProtocol):
         renewal, self.renewal = self.renewal, None
         if renewal is not None and renewal is not _current_task():
             renewal.cancel()
-        if self._release_timer is not None:
-            self._release_timer.cancel()
-            self._release_timer = None
+        for timer in (self._release_timer, self._timer):
+            if timer is not None:
+                timer.cancel()
+        self._release_timer = self._timer = None
         self._writable.set()
         on_lost, self.on_lost = self.on_lost, None
         if on_lost is not None:
             on_lost()
         while self._waiting:
-            waiting = self._waiting.popleft()
-            waiting.timer.cancel()
-            if not waiting.future.done():
-                waiting.future.set_exception(reason)
+            self._waiting.popleft().heard(None, reason)
+
+
+_deadline_s = attrgetter("deadline_s")
+
+
+def _settle(future: "asyncio.Future[Any]", answer: Any, error: Exception | None) -> None:
+    if future.done():  # its caller may have been cancelled
+        return
+    if error is None:
+        future.set_result(answer)
+    else:
+        future.set_exception(error)
 
 
 def _current_task() -> "asyncio.Task[Any] | None":

@@ -3,10 +3,11 @@
 import asyncio
 from typing import Any
 
-from ottla.client.core.intents import COORDINATOR_MOVED, Channel, CoordinatorKind
+from ottla.client.core.intents import COORDINATOR_MOVED, Channel, Coordinator, CoordinatorKind
 from ottla.client.core.metadata import Node
 from ottla.client.errors import ClientError, DisconnectedError, IncompleteAnswerError, raise_for
 from ottla.client.net.cluster import Cluster
+from ottla.client.net.connection import Connection
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -35,6 +36,11 @@ class Coordinators:
             lookup = self._lookups[kind, key] = supervisor.future()
             supervisor.spawn(self._look_up(kind, key, lookup), "ottla-find-coordinator")
         return await asyncio.shield(lookup)
+
+    def open_connection(self, kind: CoordinatorKind, key: str, channel: Channel) -> Connection | None:
+        """The open connection to the coordinator, if it is known who that is, and there is one."""
+        node_id = self._known.get((kind, key))
+        return None if node_id is None else self._cluster.open_connection(node_id, channel)
 
     async def _look_up(self, kind: CoordinatorKind, key: str, lookup: "asyncio.Future[int]") -> None:
         try:
@@ -87,9 +93,14 @@ class Coordinators:
             return await self._cluster.request(
                 node_id, api, message, timeout_ms=timeout_ms, cap=cap, least=least, channel=channel or self._channel
             )
-        except (DisconnectedError, TimeoutError):
-            self.forget(kind, key)
+        except ClientError as error:
+            self.failed(Coordinator(kind, key), error)
             raise
+
+    def failed(self, coordinator: Coordinator, error: Exception) -> None:
+        """A request to it was not answered. When that was because of the connection, forget where it is."""
+        if isinstance(error, DisconnectedError | TimeoutError):
+            self.forget(coordinator.kind, coordinator.key)
 
     def check(self, kind: CoordinatorKind, key: str, code: int, message: str | None = None) -> None:
         """Raise the error that `code` means. Forget where the coordinator is if `code` says that it has moved."""

@@ -17,7 +17,7 @@ from ottla.client.core import intents
 from ottla.client.core.intents import Core, NotSentError
 from ottla.client.errors import ClientError, DisconnectedError
 from ottla.client.net.cluster import Cluster
-from ottla.client.net.connection import Connection
+from ottla.client.net.connection import Connection, Heard
 from ottla.client.net.coordinators import Coordinators
 from ottla.client.net.supervisor import Supervisor
 from ottla.client.shell.beside import Beside
@@ -46,6 +46,8 @@ class Driver:
         self._events: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         #: Tasks that find the broker for a request and wait for its answer, by the identity of the request's ticket.
         self._asking: dict[int, asyncio.Task[None]] = {}
+        #: The tickets' identities of other requests to coordinators: who is not there any more was given up.
+        self._unheard: set[int] = set()
         self._beside = Beside()
         self._working: set[asyncio.Future[Any]] = set()
         self._feeding = False
@@ -171,24 +173,45 @@ class Driver:
                 self._not_sent(ask, NotSentError(f"broker {ask.to.node_id} is not connected"))
             else:
                 self._send(connection, ask)
+        elif isinstance(ask.to, intents.Coordinator) and (known := self._connection_to(ask.to)):
+            self._ask_coordinator(known, ask.to, ask)
         else:
             name = f"ottla-{ask.api.name.lower().replace('_', '-')}"
             task = self._asking[id(ask.ticket)] = self._supervisor.spawn(self._find_and_ask(ask), name)
-            task.add_done_callback(lambda _: self._asking.pop(id(ask.ticket)))
+            task.add_done_callback(lambda _: self._asking.pop(id(ask.ticket), None))
 
     def _in_its_turn(self, ask: intents.Ask) -> None:
         if not self._stopped:
             self._ask(ask)
             self._feed()  # it may not have been sent
 
+    def _connection_to(self, coordinator: intents.Coordinator) -> Connection | None:
+        """The open connection to a coordinator that is known, while no earlier request may be overtaken."""
+        return None if self._asking else self._coordinators.open_connection(*coordinator)
+
+    def _ask_coordinator(self, connection: Connection, coordinator: intents.Coordinator, ask: intents.Ask) -> None:
+        """What `_find_and_ask` does, without a task: it is known where to, and the connection is open."""
+        ticket = ask.ticket
+
+        def heard(answer: Any, error: Exception | None) -> None:
+            if id(ticket) in self._unheard:
+                self._unheard.discard(id(ticket))
+                if error is not None:
+                    self._coordinators.failed(coordinator, error)
+                self._heard(ticket, answer, error)
+
+        self._unheard.add(id(ticket))
+        self._send(connection, ask, heard)
+
     def _give_up(self, intent: intents.GiveUp) -> None:
+        self._unheard.discard(id(intent.ticket))
         task = self._asking.get(id(intent.ticket))
         if task is not None:
             task.cancel()
 
-    def _send(self, connection: Connection, ask: intents.Ask) -> None:
+    def _send(self, connection: Connection, ask: intents.Ask, heard: Heard | None = None) -> None:
         try:
-            version = connection.versions.choose(ask.api, ask.cap, ask.least)
+            version = connection.choose(ask.api, ask.cap, ask.least)
         except ClientError as error:
             self._not_sent(ask, error)
             return
@@ -204,14 +227,13 @@ class Driver:
             else:
                 self._supervisor.spawn(self._drained(connection, ask), "ottla-drained")
             return
-        future = connection.send(ask.api, version, message, ask.timeout_ms)
-        future.add_done_callback(partial(self._heard, ask.ticket))
+        connection.ask(ask.api, version, message, ask.timeout_ms, heard or partial(self._heard, ask.ticket))
 
     def _work(self, intent: intents.Work) -> None:
         future = self._loop.run_in_executor(self._beside, intent.work)
         self._working.add(future)
         future.add_done_callback(self._working.discard)
-        future.add_done_callback(partial(self._heard, intent.ticket))
+        future.add_done_callback(partial(self._worked, intent.ticket))
 
     async def _ask_versions(self, ticket: Any) -> None:
         try:
@@ -222,18 +244,21 @@ class Driver:
             self.feed(self._core.answered, ticket, versions)
 
     def _not_sent(self, ask: intents.Ask, error: ClientError) -> None:
+        self._unheard.discard(id(ask.ticket))
         self._events.append((self._core.failed, (ask.ticket, error)))
 
     async def _drained(self, connection: Connection, ask: intents.Ask) -> None:
         await connection.drained()
         self.feed(self._core.answered, ask.ticket, None)
 
-    def _heard(self, ticket: Any, future: "asyncio.Future[Any]") -> None:
-        if future.cancelled():
-            return
-        error = future.exception()
+    def _worked(self, ticket: Any, future: "asyncio.Future[Any]") -> None:
+        if not future.cancelled():
+            error = future.exception()
+            self._heard(ticket, None if error is not None else future.result(), error)
+
+    def _heard(self, ticket: Any, answer: Any, error: BaseException | None) -> None:
         if error is None:
-            self.feed(self._core.answered, ticket, future.result())
+            self.feed(self._core.answered, ticket, answer)
         elif isinstance(error, ClientError):
             self.feed(self._core.failed, ticket, error)
         else:
@@ -241,6 +266,7 @@ class Driver:
 
     async def _find_and_ask(self, ask: intents.Ask) -> None:
         message = ask.message if isinstance(ask.message, tuple) else ask.message()
+        fault: ClientError | None = None
         try:
             if isinstance(ask.to, intents.Coordinator):
                 kind, key, channel = ask.to
@@ -257,9 +283,9 @@ class Driver:
             else:
                 answer = await self._cluster.request_any(ask.api, message, timeout_ms=ask.timeout_ms, cap=ask.cap)
         except ClientError as error:
-            self.feed(self._core.failed, ask.ticket, error)
-        else:
-            self.feed(self._core.answered, ask.ticket, answer)
+            answer, fault = None, error
+        self._asking.pop(id(ask.ticket), None)  # before the core asks for more
+        self._heard(ask.ticket, answer, fault)
 
     # connections and metadata
 
