@@ -120,7 +120,8 @@ class Producer:
 
     def begin_transaction(self) -> None:
         """Open a transaction; what is sent from now on belongs to it."""
-        self._thread.run(self._producer.begin_transaction())
+        if self._thread.forked or not self._producer.begin_at_once():
+            self._thread.run(self._producer.begin_transaction())
 
     def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_metadata: ConsumerGroupMetadata

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.producer")
 
-#: Called with the record's Delivery when its fate is known.
+#: Called with the record's Delivery when its fate is known, by the loop: not in the sender's context (`contextvars`).
 OnDelivery = Callable[[Delivery], object]
 #: Of the large batches of all producers of this process.
 _SPARE = SpareMemory(MAX_SPARE_BATCH_BYTES)
@@ -94,8 +94,6 @@ class AsyncProducer(Transactional):
         self._supervisor = Supervisor("the producer")
         self._supervisor.on_crash(self._crashed)
         super().__init__(ProducerCore(self.config, rng, Delivery, _SPARE))
-        #: Held around every call of the core, by the user's threads and by the loop.
-        self._lock = threading.Lock()
         self._records = self._core.accumulator
         self._append = self._records.append
         self._chooses = self.config.partitioner_class is not None
@@ -175,6 +173,10 @@ class AsyncProducer(Transactional):
         if unfinished:
             log.critical("%s: %s", reason, unfinished)
         self._fail_at_once(reason)
+
+    @property
+    def _has_ended(self) -> bool:
+        return self._closed or self._supervisor.failure is not None
 
     def _crashed(self, failure: InternalError) -> None:
         if self._driver is not None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -27,6 +28,8 @@ class Transactional(ABC):
 
     def __init__(self, core: ProducerCore) -> None:
         self._core = core
+        #: Held around every call of the core, by the user's threads and by the loop.
+        self._lock = threading.Lock()
         #: None until `start`.
         self._driver: Driver | None = None
         #: What `detach_transaction` returns, and the close that belongs to it. It may be cancelled after that.
@@ -36,6 +39,10 @@ class Transactional(ABC):
     @abstractmethod
     async def start(self) -> None:
         """Begin to connect to the cluster."""
+
+    @property
+    @abstractmethod
+    def _has_ended(self) -> bool: ...
 
     @abstractmethod
     async def _stop(self, reason: Exception) -> None: ...
@@ -50,6 +57,18 @@ class Transactional(ABC):
     async def begin_transaction(self) -> None:
         """Open a transaction: records sent from now on belong to it. Raises IllegalStateError, FatalProducerError."""
         await self._transact("begin_transaction()", self._core.begin_transaction)
+
+    def begin_at_once(self) -> bool:
+        """`begin_transaction` in any thread, which has nothing to wait for. False: it is not allowed now, and nothing
+        was done; `begin_transaction` says why."""
+        transactions = self._core.transactions
+        if transactions is None or self._driver is None or self._has_ended:
+            return False
+        with self._lock:
+            if transactions.state is not TxnState.READY:
+                return False
+            transactions.begin()
+        return True
 
     async def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_metadata: ConsumerGroupMetadata

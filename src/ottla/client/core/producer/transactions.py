@@ -139,12 +139,12 @@ class Transactions:
         )
 
     def begin(self) -> None:
-        """begin_transaction(): no request is needed yet."""
+        """begin_transaction(): no request is needed yet. The state comes last: a Ctrl-C may end this anywhere."""
+        if self.state is TxnState.READY:
+            self._unheard.clear()
+            self._started = self._begin_asked = self._prepared = False
+            self._added, self._to_add = set(), set()
         self._automaton.handle(TxnInput.BEGIN)
-        self._unheard.clear()
-        self._started = self._begin_asked = self._prepared = False
-        self._added.clear()
-        self._to_add.clear()
 
     def check_send(self) -> None:
         """Raise an error if no records may be sent now. Any thread may ask."""
