@@ -34,7 +34,7 @@ _SETTINGS: Final = {"log.segment.bytes": "50000000", "log.retention.bytes": "100
 Burst = Callable[[int], Awaitable[None]]
 
 
-async def _produces(wire: Wire, partitions: int) -> Burst:
+async def _produces(wire: Wire, stack: AsyncExitStack, partitions: int) -> Burst:
     data = tuple(PartitionProduceData(number, _RECORD) for number in range(partitions))
     request = ProduceRequest(None, -1, 60_000, (TopicProduceData(name=_TOPIC, partition_data=data),))
 
@@ -49,7 +49,18 @@ def _worst(answer: ProduceResponse) -> int:
     return max(each.error_code for each in answer.responses[0].partition_responses)
 
 
-async def _transactions(wire: Wire) -> Burst:
+async def _crowd(wire: Wire, stack: AsyncExitStack, partitions: int, clients: int) -> Burst:
+    """As many connections, all at once."""
+    wires = [await stack.enter_async_context(Wire(wire.bootstrap)) for _ in range(clients)]
+    each = [await _produces(one, stack, partitions) for one in wires]
+
+    async def burst(times: int) -> None:
+        await asyncio.gather(*(produce(times // clients) for produce in each))
+
+    return burst
+
+
+async def _transactions(wire: Wire, stack: AsyncExitStack) -> Burst:
     await find(wire, _TOPIC)
     transactor = Transactor(wire, _TOPIC, _TOPIC, 0)
     await transactor.start()
@@ -57,9 +68,10 @@ async def _transactions(wire: Wire) -> Burst:
 
 
 #: Partitions of the topic, requests in a burst, and how they are made.
-_CASES: Final[dict[str, tuple[int, int, Callable[[Wire], Awaitable[Burst]]]]] = {
+_CASES: Final[dict[str, tuple[int, int, Callable[[Wire, AsyncExitStack], Awaitable[Burst]]]]] = {
     "a produce to 1 partition": (1, 400, partial(_produces, partitions=1)),
     "a produce to 40 partitions": (40, 40, partial(_produces, partitions=40)),
+    "a produce to 40 partitions, 50 clients at once": (40, 100, partial(_crowd, partitions=40, clients=50)),
     "a transaction of 10 records": (1, 60, _transactions),
 }
 
@@ -72,7 +84,7 @@ async def _measured(peers: Sequence[OttlaPeer], case: str) -> list[list[float]]:
         for peer in peers:
             wire = await stack.enter_async_context(Wire(peer.bootstrap))
             await made_topic(wire, _TOPIC, partitions)
-            bursts.append(await made(wire))
+            bursts.append(await made(wire, stack))
             await bursts[-1](_WARM_UP * times)
         found: list[list[float]] = [[] for _ in peers]
         for number in range(_ROUNDS):

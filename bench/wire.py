@@ -53,6 +53,7 @@ class Wire:
     """`async with Wire(bootstrap) as wire: await wire.ask(ApiKey.HEARTBEAT, request)`."""
 
     def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
         self._host, self._port = bootstrap.rsplit(":", 1)
         self._correlation_id = 0
         self._turn = asyncio.Lock()
