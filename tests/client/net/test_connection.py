@@ -9,7 +9,6 @@ import pytest
 from ottla.client.config.admin import admin_config
 from ottla.client.errors import DisconnectedError, RequestTimeoutError, UnsupportedVersionError
 from ottla.client.net.cluster import Cluster
-from ottla.client.net.connection import Connection
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frames import RequestHeader
@@ -20,7 +19,7 @@ from ottla.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
 )
-from tests.client.listener import Script, beat, broker, open_to, say, versions_only
+from tests.client.listener import beat, broker, open_to, say, versions_only
 
 
 async def test_the_handshake_learns_versions_and_features() -> None:
@@ -88,44 +87,26 @@ async def test_a_request_with_less_time_does_not_wait_for_one_with_more() -> Non
             await patient
 
 
-def one_answer(answer: HeartbeatResponse) -> Script:
-    """A broker that answers the first heartbeat, and is silent to those behind it."""
+async def test_the_deadline_of_a_request_that_was_answered_ends_nothing() -> None:
     answered: list[RequestHeader] = []
 
     async def answer_once(header: RequestHeader, writer: asyncio.StreamWriter) -> None:
         await versions_only(header, writer)
         if header.api_key == ApiKey.HEARTBEAT and not answered:
             answered.append(header)
-            say(header, writer, answer)
+            say(header, writer, HeartbeatResponse())
 
-    return answer_once
-
-
-async def outlasts(connection: Connection, waiting: "asyncio.Future[HeartbeatResponse]", deadline_ms: float) -> None:
-    """The deadline passes, and nothing is ended by it."""
-    passed = asyncio.Event()
-    asyncio.get_running_loop().call_later((deadline_ms + 10) / 1000, passed.set)
-    await passed.wait()
-    assert connection.is_open
-    assert not waiting.done()
-    connection.close()
-    with pytest.raises(DisconnectedError):
-        await waiting
-
-
-async def test_the_deadline_of_a_request_that_was_answered_ends_nothing() -> None:
-    async with broker(one_answer(HeartbeatResponse())) as port:
+    async with broker(answer_once) as port:
         connection = await open_to(port)
         await beat(connection, 50)
-        await outlasts(connection, beat(connection, 60_000), 50)
-
-
-async def test_a_throttle_time_puts_off_the_deadlines_of_what_is_on_its_way() -> None:
-    async with broker(one_answer(HeartbeatResponse(throttle_time_ms=60_000))) as port:
-        connection = await open_to(port)
-        first, second = beat(connection), beat(connection, 50)
-        await first
-        await outlasts(connection, second, 50)
+        passed, second = asyncio.Event(), beat(connection, 60_000)
+        asyncio.get_running_loop().call_later(0.06, passed.set)
+        await passed.wait()
+        assert connection.is_open
+        assert not second.done()
+        connection.close()
+        with pytest.raises(DisconnectedError):
+            await second
 
 
 async def test_whoever_hears_an_answer_may_close_the_connection_with_others_behind_it() -> None:

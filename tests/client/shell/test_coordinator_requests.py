@@ -70,6 +70,14 @@ async def test_what_was_given_up_does_not_come_back(watchdog: Watchdog) -> None:
         assert [event[1] for event in it.core.events if event[0] == "answered"] == ["behind"]
 
 
+async def test_what_was_given_up_as_soon_as_it_failed_does_not_come_back(watchdog: Watchdog) -> None:
+    async with watchdog(), known_coordinator() as it:
+        it.core.intend(ask("given up", GROUP, least=99))
+        it.core.intend(intents.GiveUp("given up"))
+        it.driver.feed(it.core.woken)
+        assert it.core.names() == ["woken"]
+
+
 async def test_a_lost_connection_makes_it_be_found_again(watchdog: Watchdog) -> None:
     async with watchdog(), known_coordinator() as it:
         asked = len(it.broker.asked(ApiKey.FIND_COORDINATOR))

@@ -205,6 +205,8 @@ class Driver:
 
     def _give_up(self, intent: intents.GiveUp) -> None:
         self._unheard.discard(id(intent.ticket))
+        # it may have failed at once
+        self._events = deque(event for event in self._events if not any(each is intent.ticket for each in event[1]))
         task = self._asking.get(id(intent.ticket))
         if task is not None:
             task.cancel()
