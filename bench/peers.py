@@ -15,7 +15,8 @@ from typing import Protocol
 
 from bench.figure import Values
 from bench.loud import loud_producer
-from ottla.cli.demo.processes import BrokerProcess, broker_command, free_port
+from ottla.cli.demo.processes import BrokerProcess, broker_command
+from ottla.testing.ports import free_port
 from tests.interop.apache import ApacheKafka
 
 #: What both get told, so that they do the same work.

@@ -24,7 +24,7 @@ from bench.canary import HIGH, SLOWEST, canary
 from bench.figure import CPU, MICROSECONDS, MILLISECONDS, RATE, Measure, Unit, Values
 from bench.peers import OttlaPeer, Peer
 from bench.worker import BROKER_PID
-from ottla.cli.demo.processes import free_port
+from ottla.testing.ports import free_port
 from tests.client.certificates import Authority
 from tests.interop.apache import ApacheKafka
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from bench import wide_names
 from bench.wire import NOW_MS, VERSIONS, Wire, made_topic, settled
-from ottla.cli.demo.processes import free_port
+from ottla.testing.ports import free_port
 from ottla.wire.apis import ApiKey
 from ottla.wire.batch import set_producer
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest

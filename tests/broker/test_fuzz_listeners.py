@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 from bench.fuzz import faults_of, turns_of
 from bench.turns import told
 from ottla.broker.handlers.table import TABLE
-from ottla.cli.demo.processes import free_port
 from ottla.testing import AsyncBroker
+from ottla.testing.ports import free_port
 from tests.broker import four_listeners
 from tests.broker.fuzzing import anything
 from tests.broker.say_who import say_who

@@ -18,6 +18,7 @@ from ottla.broker.config_keys import STANDARD_AUTHORIZER
 from ottla.broker.listeners import Endpoint
 from ottla.log.checkpoint import CLEAN_SHUTDOWN_MARKER
 from ottla.testing import AsyncBroker, Broker
+from ottla.testing.ports import free_port
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -108,12 +109,8 @@ async def _knock(address: tuple[str, int], came: list[socket.socket]) -> None:
 
 
 async def _start_where_a_port_is_taken(directory: Path, second: str) -> None:
-    with socket.socket() as taken, socket.socket() as free:
-        for each in (taken, free):
-            each.bind(("127.0.0.1", 0))
-        taken.listen()
-        first = free.getsockname()
-        free.close()
+    first = ("127.0.0.1", free_port())
+    with socket.create_server(("127.0.0.1", 0)) as taken:
         keys = {key: value for key, value in four_listeners.settings(directory).items() if "listener" not in key}
         keys["listeners"] = f"PLAINTEXT://127.0.0.1:{first[1]},{second}://127.0.0.1:{taken.getsockname()[1]}"
         keys["listener.security.protocol.map"] = "PLAINTEXT:PLAINTEXT,OUTSIDE:PLAINTEXT,SSL:SSL"

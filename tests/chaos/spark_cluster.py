@@ -14,7 +14,7 @@ from types import TracebackType
 
 import pyspark
 
-from tests.interop.apache import free_port
+from ottla.testing.ports import free_port
 from tests.spark.sessions import kill_session
 
 _READY_S = 120.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import ssl
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import pytest
 from cryptography import x509
 
 from ottla.cli.main import main
+from ottla.testing.ports import free_port
 from tests.cli.processes import line_of, ottla_process
 from tests.house.tree import ROOT
 
@@ -27,15 +27,8 @@ def _commands() -> list[str]:
     return found[1].splitlines()
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("localhost", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def test_the_page_has_a_secure_broker_in_five_commands(tmp_path: Path) -> None:
-    port = str(_free_port())
+    port = str(free_port())
     certs, password, serve, properties, create = (each.replace("9093", port) for each in _commands())
     environment = {**os.environ, "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
     environment.pop("OTTLA_BOOTSTRAP", None)

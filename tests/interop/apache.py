@@ -28,6 +28,7 @@ from types import TracebackType
 
 from ottla.base.types import topic_id_text
 from ottla.broker.metadata.properties import new_uuid
+from ottla.testing.ports import free_port
 
 KAFKA_VERSION = "4.3.0"
 _ROOT = Path(__file__).resolve().parents[2]
@@ -162,14 +163,6 @@ def start_tool(main_class: str, *arguments: str) -> subprocess.Popen[str]:
         stderr=subprocess.STDOUT,
         text=True,
     )
-
-
-def free_port() -> int:
-    """A TCP port on the loopback address that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def answers_api_versions(host: str, port: int, timeout_s: float = 2.0) -> bool:

@@ -28,7 +28,8 @@ from ottla.base.secret import Secret
 from ottla.broker.config_keys import STANDARD_AUTHORIZER
 from ottla.client.errors import AuthorizationError, SaslAuthenticationError
 from ottla.testing import Broker
-from tests.interop.apache import ApacheKafka, free_port
+from ottla.testing.ports import free_port
+from tests.interop.apache import ApacheKafka
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("apache_jars")]
 

@@ -21,6 +21,7 @@ from confluent_kafka.admin import ResourceType as Kind
 from ottla.broker.access.acls import Acl, AclFilter
 from ottla.broker.session import ANONYMOUS
 from ottla.testing import AsyncBroker, Broker
+from ottla.testing.ports import free_port
 from ottla.wire.acls import CLUSTER_NAME, AclOperation, AclPermissionType, PatternType, ResourceType
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
@@ -36,7 +37,7 @@ from tests.broker.api_questions import ApiQuestion, by_id, in_older_versions, qu
 from tests.broker.guarded import GUARDED, UNAUTHORIZED, allow_only, errors, make_topics
 from tests.broker.records_io import until_led
 from tests.broker.wire_client import WireClient
-from tests.interop.apache import ApacheKafka, free_port
+from tests.interop.apache import ApacheKafka
 
 pytestmark = pytest.mark.interop
 

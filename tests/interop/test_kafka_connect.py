@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from tests.interop.apache import free_port
+from ottla.testing.ports import free_port
 from tests.interop.nodes import node_of
 from tests.interop.programs import Program, committed
 

@@ -14,8 +14,9 @@ import pytest
 
 from ottla import Admin, AsyncAdmin, Consumer, NewTopic, Producer
 from ottla.client.errors import AuthenticationError, ClientError, SaslAuthenticationError, SslAuthenticationError
+from ottla.testing.ports import free_port
 from tests.client.certificates import Authority
-from tests.interop.apache import ApacheKafka, free_port, run_tool
+from tests.interop.apache import ApacheKafka, run_tool
 
 pytestmark = pytest.mark.interop
 

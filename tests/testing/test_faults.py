@@ -15,6 +15,7 @@ from ottla import Admin, AsyncConsumer, AsyncProducer, Producer, TopicPartition
 from ottla.client.errors import KafkaError
 from ottla.testing import AsyncBroker, Broker, Faults
 from ottla.testing.faults.refusals import _MIRRORS, _ONE_ERROR, names_its_parts, refusal, spoiled
+from ottla.testing.ports import free_port
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frames import decode_body, decode_response, encode_response
@@ -207,6 +208,15 @@ def test_a_broker_that_is_killed_comes_back_behind_its_faults() -> None:
         assert _values(broker, "t") == [b"before", b"after"]
     with Broker(faults=faults) as other, _producer(other) as producer:
         producer.send("t", b"they may be used again").result(PATIENCE_S)
+
+
+def test_they_stand_before_a_port_that_was_named() -> None:
+    port = free_port()
+    with Broker(faults=Faults(), port=port) as broker:
+        broker.create_topics("t")
+        broker.restart()
+        assert broker.bootstrap_servers == f"127.0.0.1:{port}"
+        assert _values(broker, "t") == []
 
 
 async def test_a_broker_in_the_loop_has_them_too() -> None:

@@ -60,7 +60,8 @@ def _broker(bootstrap: str | None) -> Iterator[str]:
     if bootstrap is not None:
         yield bootstrap
         return
-    from ottla.cli.demo.processes import BrokerProcess, broker_command, free_port
+    from ottla.cli.demo.processes import BrokerProcess, broker_command
+    from ottla.testing.ports import free_port
 
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
         port = free_port()

@@ -20,6 +20,7 @@ from ottla.client.core.consumer.consumer_record import ConsumerRecord
 from ottla.testing import handy
 from ottla.testing.arguments import seconds, whole
 from ottla.testing.clock import DONE, BrokerClock
+from ottla.testing.ports import free_port
 from ottla.testing.slow_disk import checked_s
 
 if TYPE_CHECKING:
@@ -114,9 +115,12 @@ class Broker:
         if self.faults is not None and "listeners" in self._config:
             raise BrokerError("faults stand before one port of plain text: leave listeners out of the configuration")
         command = [*self._program(), "--data-dir", str(self.data_dir)]
+        told = self._told_to_clients()
         if "listeners" not in self._config:
+            # The broker's own choice would be a port that somebody's connection may take while it is down.
+            self._own_port = self._own_port or free_port()
             command += ["--host", self.host, "--port", str(self._own_port)]
-        for key, value in {**self._config, **self._told_to_clients()}.items():
+        for key, value in {**self._config, **told}.items():
             command += ["-o", f"{key}={value}"]
         self._stderr = _log_file()  # read and closed in `_read_stderr`
         environment = {name: value for name, value in os.environ.items() if not name.startswith("OTTLA_")}
@@ -145,7 +149,7 @@ class Broker:
         if self.faults is None:
             return {}
         if not self._is_behind_faults:
-            self.port, self._own_port = self.faults.listen(self.host, self.port), 0
+            self.port, self._own_port = self.faults.listen(self.host, self.port or free_port()), 0
             self._is_behind_faults = True
         return {"advertised.listeners": f"PLAINTEXT://{self.host}:{self.port}"}
 

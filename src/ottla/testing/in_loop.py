@@ -15,6 +15,7 @@ from ottla.testing import handy
 from ottla.testing.broker import TEST_DEFAULTS
 from ottla.testing.clock import BrokerClock, SkippingClock
 from ottla.testing.faults import Faults
+from ottla.testing.ports import free_port
 from ottla.testing.slow_disk import SlowDisk, checked_s
 
 
@@ -96,9 +97,10 @@ class AsyncBroker:
             **self._given,
             "log.dirs": (str(self.data_dir),),
         }
-        config.setdefault("listeners", (f"PLAINTEXT://{self.host}:{self.port if self.faults is None else 0}",))
+        port = self.port or free_port()
+        config.setdefault("listeners", (f"PLAINTEXT://{self.host}:{port if self.faults is None else 0}",))
         if self.faults is not None:
-            self.port = self.faults.listen(self.host, self.port)
+            self.port = self.faults.listen(self.host, port)
             config["advertised.listeners"] = (f"PLAINTEXT://{self.host}:{self.port}",)
         broker_config = BrokerConfig(config)
         self._disk = SlowDisk(broker_config.data_dir, 0.0 if self._disk is None else self._disk.delay_s)

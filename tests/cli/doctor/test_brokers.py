@@ -12,6 +12,7 @@ from ottla import Admin, NewTopic
 from ottla.cli.doctor.broker import check_broker
 from ottla.cli.doctor.finding import Status
 from ottla.testing import Broker
+from ottla.testing.ports import free_port
 from tests.cli.conftest import Ottla
 from tests.client.certificates import Authority
 
@@ -143,8 +144,7 @@ def test_a_broker_that_is_not_there_is_an_error_if_somebody_has_named_it() -> No
 
 
 def test_an_address_that_clients_cannot_reach_is_found() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        gone = server.getsockname()[1]
+    gone = free_port()
     with Broker({"advertised.listeners": f"PLAINTEXT://127.0.0.1:{gone}"}) as broker:
         found = found_by({"bootstrap.servers": broker.bootstrap_servers, "default.api.timeout.ms": 10_000})
     assert found["advertised"][0] is Status.ERROR

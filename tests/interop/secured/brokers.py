@@ -15,9 +15,10 @@ from typing import Any, Final, NamedTuple
 from ottla import Admin, ScramMechanism, SetScramCredential
 from ottla.base.secret import Secret
 from ottla.testing import Broker
+from ottla.testing.ports import free_port
 from tests.broker.authentication.token_issuer import Issuer
 from tests.client.certificates import Authority
-from tests.interop.apache import ApacheKafka, free_port
+from tests.interop.apache import ApacheKafka
 from tests.interop.secured.java import allowing
 from tests.interop.secured.where import USER, Where
 

@@ -23,12 +23,12 @@ from ottla.cli.demo.processes import (
     ManagedProcess,
     ProcessError,
     broker_command,
-    free_port,
     ottla_command,
 )
 from ottla.cli.demo.progress import Progress, Steps
 from ottla.cli.demo.report import Outcome
 from ottla.cli.demo.transactions import Transactions, count_recovered, count_transactions, streamed_lines
+from ottla.testing.ports import free_port
 
 if TYPE_CHECKING:
     from ottla import Producer

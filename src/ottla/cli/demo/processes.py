@@ -174,11 +174,3 @@ def answers(port: int, tls: ssl.SSLContext | None = None) -> bool:
             return len(connection.recv(4)) > 0
     except OSError:
         return False
-
-
-def free_port() -> int:
-    """A TCP port on the loopback address that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -1,0 +1,97 @@
+"""Ports for processes that are started, killed, and started again on the same port.
+
+The kernel takes the local port of each outgoing connection from a range of its own; `bind` with port 0 takes from it
+too. A port of that range may be gone before a broker listens on it, or while it is down: to a connection of anybody,
+even to that of a client which tries to reach the broker. So these ports are below that range. A process claims a block
+of them, by a UDP socket on the block's first number that nobody uses: no other process hands out ports of the block,
+and the claim goes when the process does.
+"""
+
+import errno
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Lock
+from typing import Final
+
+_RANGE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
+#: Where the kernel's range begins on Linux, unless it says otherwise. On other systems it begins higher.
+_USUAL: Final = 32_768
+_LOWEST: Final = 10_000
+_BLOCK: Final = 128
+
+
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that is free, and that no outgoing connection and no other caller of this takes.
+
+    Where the kernel's range leaves no room below it, any free port. OSError when other processes claimed all.
+    """
+    return _PORTS.take()
+
+
+class Ports:
+    """The ports from `lowest` to below `end`, in blocks of `block`, each block for one process at a time."""
+
+    def __init__(self, lowest: int, end: int, block: int) -> None:
+        self._blocks = [range(first, first + block) for first in range(lowest, end - block + 1, block)]
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Claim other blocks from now on: a forked process would hand out its parent's ports."""
+        self._lock = Lock()
+        self._free = self._numbers() if self._blocks else _any()
+
+    def take(self) -> int:
+        """The next port that is free, never one a second time. OSError when other processes claimed all blocks."""
+        with self._lock:
+            for port in self._free:
+                return port
+        raise OSError(errno.EADDRINUSE, "no free port: this process or others have claimed all of them")
+
+    def _numbers(self) -> Iterator[int]:
+        # Each process begins elsewhere, so that a client left behind by one does not reach the broker of the next.
+        at = os.getpid() % len(self._blocks)
+        for first, *others in self._blocks[at:] + self._blocks[:at]:
+            if _is_claimed(first):
+                yield from filter(_is_free, others)
+
+
+def first_of_kernel(path: Path = _RANGE) -> int:
+    """The lowest port that the kernel takes for outgoing connections."""
+    try:
+        return int(path.read_text().split()[0])
+    except OSError:
+        return _USUAL
+
+
+def _is_claimed(port: int) -> bool:
+    """Claim the number until this process ends; whether that could be done."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as claim:
+        try:
+            claim.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        claim.detach()
+        return True
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+def _any() -> Iterator[int]:
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+        yield port
+
+
+_PORTS: Final = Ports(_LOWEST, first_of_kernel(), _BLOCK)
+os.register_at_fork(after_in_child=_PORTS.begin_anew)
