@@ -8,6 +8,8 @@ the exceptions they raise (`ottla.client.errors` draws their tree). They are imp
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ottla.base.version import VERSION
+
 if TYPE_CHECKING:
     from ottla.base.errors import ConfigError, OttlaError
     from ottla.base.types import TopicPartition
@@ -91,7 +93,7 @@ if TYPE_CHECKING:
     from ottla.client.producer.delivery import Delivery, RecordMetadata
     from ottla.client.producer.producer import AsyncProducer
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 _EXPORTS = {
     "AbortableTransactionError": "client.errors",

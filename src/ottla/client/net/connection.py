@@ -18,6 +18,7 @@ from operator import attrgetter
 from typing import Any, cast
 
 from ottla.base.limits import MAX_RESPONSE_BYTES, MAX_SPARE_BYTES
+from ottla.base.version import VERSION
 from ottla.client.core.negotiation import BrokerVersions
 from ottla.client.core.throttle import Throttle
 from ottla.client.errors import ClientError, DisconnectedError, KafkaError, RequestTimeoutError, raise_for
@@ -242,7 +243,7 @@ class Connection(asyncio.BufferedProtocol):
     async def handshake(self, timeout_ms: float) -> None:
         """Ask the broker for its versions and features (KIP-35, KIP-511, KIP-584)."""
         api = API[ApiKey.API_VERSIONS]
-        request = ApiVersionsRequest("ottla", "0.1.0")
+        request = ApiVersionsRequest("ottla", VERSION)
         answer: ApiVersionsResponse = await self.send(ApiKey.API_VERSIONS, api.max_version, request, timeout_ms)
         if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
             theirs = {key.api_key: key.max_version for key in answer.api_keys}
