@@ -29,7 +29,8 @@ APIS = (  # noqa: SIM905
     "describe_producers describe_transactions list_transactions describe_topic_partitions consumer_group_heartbeat "
     "consumer_group_describe describe_acls create_acls delete_acls describe_user_scram_credentials "
     "alter_user_scram_credentials describe_client_quotas alter_client_quotas elect_leaders "
-    "alter_partition_reassignments list_partition_reassignments list_config_resources "
+    "alter_partition_reassignments list_partition_reassignments list_config_resources describe_quorum "
+    "alter_replica_log_dirs update_features "
     "consumer_protocol_subscription consumer_protocol_assignment "
 ).split()
 
@@ -56,7 +57,10 @@ STRICT = {
 SECRET = {"auth_bytes", "salted_password"}
 
 #: Structs of an answer that have the name of another one in the request.
-SPLIT = {("alter_client_quotas", "response"): {"EntryData": "EntryResult"}}
+SPLIT = {
+    ("alter_client_quotas", "response"): {"EntryData": "EntryResult"},
+    ("describe_quorum", "response"): {"TopicData": "QuorumTopic", "PartitionData": "QuorumPartition"},
+}
 
 RENAMED = {"enable2_pc": "enable_2pc"}
 TIMES = {"timedelta_i32": "int32", "timedelta_i64": "int64", "datetime_i64": "int64"}

@@ -21,6 +21,7 @@ from ottla.wire.messages import (
     describe_groups,
     describe_log_dirs,
     describe_producers,
+    describe_quorum,
     describe_transactions,
     elect_leaders,
     end_txn,
@@ -36,8 +37,10 @@ from ottla.wire.messages import (
     list_transactions,
     metadata,
     sync_group,
+    update_features,
 )
 from ottla.wire.messages import alter_partition_reassignments as moves
+from ottla.wire.messages import alter_replica_log_dirs as replica_dirs
 from ottla.wire.messages import consumer_group_describe as group_describe
 from ottla.wire.messages import consumer_group_heartbeat as group_heartbeat
 from ottla.wire.messages import create_acls as acls
@@ -283,7 +286,23 @@ def _rest() -> list[ApiQuestion]:
         ApiQuestion(_K.ALTER_CLIENT_QUOTAS, quotas.AlterClientQuotasRequest((quota,), True)),
         ApiQuestion(_K.DESCRIBE_LOG_DIRS, describe_log_dirs.DescribeLogDirsRequest(())),
         ApiQuestion(_K.DESCRIBE_CLUSTER, describe_cluster.DescribeClusterRequest(True), ()),
+        ApiQuestion(
+            _K.DESCRIBE_QUORUM,
+            describe_quorum.DescribeQuorumRequest(
+                (describe_quorum.TopicData("__cluster_metadata", (describe_quorum.PartitionData(0),)),)
+            ),
+        ),
+        ApiQuestion(
+            _K.UPDATE_FEATURES,
+            update_features.UpdateFeaturesRequest(10_000, (update_features.FeatureUpdateKey("group.version", 1),)),
+        ),
         # Partitions of a topic that is not there.
+        ApiQuestion(
+            _K.ALTER_REPLICA_LOG_DIRS,
+            replica_dirs.AlterReplicaLogDirsRequest(
+                (replica_dirs.AlterReplicaLogDir("/x", (replica_dirs.AlterReplicaLogDirTopic("missing", (0,)),)),)
+            ),
+        ),
         ApiQuestion(
             _K.ELECT_LEADERS,
             elect_leaders.ElectLeadersRequest(0, (elect_leaders.TopicPartitions("missing", (0,)),), 10_000),

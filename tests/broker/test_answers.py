@@ -6,7 +6,7 @@ import pytest
 
 from ottla.testing import AsyncBroker
 from tests.broker.answers import prepare
-from tests.broker.placement_answers import EVERY
+from tests.broker.one_node_answers import EVERY
 from tests.broker.wire_client import WireClient
 
 

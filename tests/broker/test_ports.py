@@ -12,8 +12,10 @@ from ottla.broker.node import Node
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.acls import HasAcls
 from ottla.broker.ports.answers import HasAnswers
+from ottla.broker.ports.features import HasFeatures
 from ottla.broker.ports.groups import HasGroups
 from ottla.broker.ports.identity import HasIdentity, HasRandom
+from ottla.broker.ports.metadata_log import HasMetadataLog
 from ottla.broker.ports.partitions import HasPartitions
 from ottla.broker.ports.quotas import HasQuotas
 from ottla.broker.ports.refusals import HasRefusals
@@ -57,10 +59,12 @@ def every_need(
     HasAcls,
     HasClock,
     HasConfig,
+    HasFeatures,
     HasGroups,
     HasIdentity,
     HasImage,
     HasMarkers,
+    HasMetadataLog,
     HasPartitions,
     HasProducerIds,
     HasQuotas,
@@ -75,7 +79,7 @@ def every_need(
     HasVerification,
 ]:
     """Handlers are called by name, so mypy sees only here that a node is what each of them asks for."""
-    return (node,) * 21
+    return (node,) * 23
 
 
 def test_mypy_sees_that_a_node_is_all_that_handlers_ask_for() -> None:

@@ -19,10 +19,16 @@ from ottla.wire.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from ottla.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.wire.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
 from ottla.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.wire.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -36,6 +42,7 @@ from ottla.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from ottla.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.broker.counted_turns import CountedBroker
 
 _NAMES = 12_000
@@ -160,3 +167,12 @@ def test_very_many_partitions_are_elected_and_reassigned_in_turns(broker: Counte
         broker, ApiKey.ALTER_PARTITION_REASSIGNMENTS, AlterPartitionReassignmentsRequest(1_000, topics=moves), 1
     )
     assert {each.error_code for each in moved.responses[0].partitions} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    other = AlterReplicaLogDirsRequest((AlterReplicaLogDir("/x", (AlterReplicaLogDirTopic("none", numbers),)),))
+    (other_told,) = _answer(broker, ApiKey.ALTER_REPLICA_LOG_DIRS, other, 2).results
+    assert [each.error_code for each in other_told.partitions] == [ErrorCode.LOG_DIR_NOT_FOUND] * _NAMES
+    quorums = DescribeQuorumRequest((TopicData("none", tuple(map(PartitionData, numbers))),))
+    (quorum_told,) = _answer(broker, ApiKey.DESCRIBE_QUORUM, quorums, 2).topics
+    assert [each.error_code for each in quorum_told.partitions] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * _NAMES
+    features = UpdateFeaturesRequest(1_000, tuple(FeatureUpdateKey(f"f{n}", 1) for n in numbers))
+    told = _answer(broker, ApiKey.UPDATE_FEATURES, features, 2)
+    assert told.error_code == ErrorCode.INVALID_UPDATE_VERSION

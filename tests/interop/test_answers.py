@@ -1,11 +1,11 @@
-"""Apache Kafka still answers as `answers.py` and `placement_answers.py` in `tests/broker` say: ours is held to it."""
+"""Apache Kafka still answers as the `*answers.py` in `tests/broker` say: ours is held to it."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.broker.answers import prepare
-from tests.broker.placement_answers import EVERY
+from tests.broker.one_node_answers import EVERY
 from tests.broker.wire_client import WireClient
 from tests.interop.apache import ApacheKafka
 

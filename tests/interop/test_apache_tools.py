@@ -159,15 +159,21 @@ def test_leaders_are_elected_already(any_broker: str, fresh: Fresh) -> None:
 
 
 def test_a_reassignment_to_where_it_is_ends_at_once(any_broker: str, fresh: Fresh, tmp_path: Path) -> None:
+    """To this node, and there to its directory."""
     topic, plan = _create(any_broker, fresh("moved"), 1), tmp_path / "plan.json"
-    plan.write_text(json.dumps({"version": 1, "partitions": [{"topic": topic, "partition": 0, "replicas": [1]}]}))
+    where = ("--bootstrap-server", any_broker)
+    sizes = json.loads(run_tool("LogDirsCommand", *where, "--describe", "--topic-list", topic).stdout.splitlines()[-1])
+    own = sizes["brokers"][0]["logDirs"][0]["logDir"]
+    moved = {"topic": topic, "partition": 0, "replicas": [1], "log_dirs": [own]}
+    plan.write_text(json.dumps({"version": 1, "partitions": [moved]}))
 
     def reassign(*arguments: str) -> str:
-        return run_tool("reassign.ReassignPartitionsCommand", "--bootstrap-server", any_broker, *arguments).stdout
+        return run_tool("reassign.ReassignPartitionsCommand", *where, *arguments).stdout
 
     said = [reassign(f"--{how}", "--reassignment-json-file", str(plan)) for how in ("execute", "verify", "cancel")]
     for words, each in zip(("Successfully started", "is completed", "are active"), said, strict=True):
         assert words in each
+    assert f"Successfully started moving log directory to {own} for replica {topic}-0 with broker 1" in said[0]
     assert "No partition reassignments found" in reassign("--list")
 
 
@@ -190,16 +196,40 @@ def test_kafka_features_tells_the_levels_of_groups_and_transactions(any_broker: 
     assert (levels["group.version"], levels["transaction.version"]) == ("1", "2")
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments", "api"),
-    [
-        ("DelegationTokenCommand", ("--describe", "--command-config", os.devnull), "DESCRIBE_DELEGATION_TOKEN"),
-        ("MetadataQuorumCommand", ("describe", "--status"), "DESCRIBE_QUORUM"),
-    ],
-)
-def test_tools_of_what_is_not_here_say_so(our_broker: Broker, tool: str, arguments: tuple[str, ...], api: str) -> None:
-    said = run_tool(tool, "--bootstrap-server", our_broker.bootstrap_servers, *arguments, check=False)
-    assert f"The node does not support {api}" in said.stdout + said.stderr
+def test_kafka_features_changes_nothing_that_is_or_that_cannot_be(any_broker: str) -> None:
+    def told(*arguments: str) -> tuple[int, str]:
+        done = run_tool("FeatureCommand", "--bootstrap-server", any_broker, *arguments, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    before = told("describe")
+    assert told("upgrade", "--feature", "group.version=1") == (0, "group.version was upgraded to 1.\n")
+    code, said = told("upgrade", "--feature", "group.version=2")
+    assert (code, "Could not upgrade group.version to 2." in said) == (1, True)
+    code, said = told("downgrade", "--metadata", "3.9-IV0")
+    assert (code, "Could not downgrade metadata.version to 21." in said) == (1, True)
+    levels = [[line.split("Epoch")[0] for line in each.splitlines()] for _, each in (before, told("describe"))]
+    assert levels[0] == levels[1]
+
+
+def test_kafka_metadata_quorum_tells_who_leads_and_how_far_the_log_is(any_broker: str) -> None:
+    where = ("--bootstrap-server", any_broker)
+    lines = run_tool("MetadataQuorumCommand", *where, "describe", "--status").stdout.splitlines()
+    status = {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    assert (status["LeaderId"], status["MaxFollowerLag"], status["CurrentObservers"]) == ("1", "0", "[]")
+    assert int(status["HighWatermark"]) > 0
+    assert '"id": 1' in status["CurrentVoters"]
+    _, voter = run_tool("MetadataQuorumCommand", *where, "describe", "--replication").stdout.strip().splitlines()
+    node_id, _, end, lag, *_, role = voter.split()
+    assert (node_id, lag, role) == ("1", "0", "Leader")
+    assert int(end) >= int(status["HighWatermark"])
+
+
+def test_a_tool_of_what_is_not_here_says_so(our_broker: Broker) -> None:
+    arguments = ("--describe", "--command-config", os.devnull)
+    said = run_tool(
+        "DelegationTokenCommand", "--bootstrap-server", our_broker.bootstrap_servers, *arguments, check=False
+    )
+    assert "The node does not support DESCRIBE_DELEGATION_TOKEN" in said.stdout + said.stderr
 
 
 def test_tools_of_operators_do_what_they_do_there(any_broker: str, fresh: Fresh, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from ottla.wire.records import decode_batch
 from ottla.wire.special_timestamp import SpecialTimestamp
 from tests.coordinator.group.consumer.conversation import Conversation
 from tests.coordinator.group.talking import SETTINGS
-from tests.interop.apache import ApacheKafka
+from tests.interop.apache import ApacheKafka, run_tool
 from tests.interop.pipeline import judge_pipeline, run_pipeline
 from tests.log.batches import NOW_MS, batch, idempotent
 from tests.log.logs import TP, append, append_in_transaction, committed_offsets, end, every_batch, latest_epoch
@@ -133,6 +133,40 @@ def test_a_partition_goes_from_apache_kafka_to_us_and_back(tmp_path: Path) -> No
 
         kafka.start()
         assert _consume(kafka) == [*expected, "three", "last"]
+
+
+def test_a_metadata_version_that_was_raised_here_is_that_of_the_directory(tmp_path: Path) -> None:
+    """Of records that are written in the newer version, too."""
+
+    def level(bootstrap: str) -> str:
+        told = run_tool("FeatureCommand", "--bootstrap-server", bootstrap, "describe").stdout.splitlines()
+        (words,) = (line.split() for line in told if "metadata.version" in line)
+        return words[words.index("FinalizedVersionLevel:") + 1]
+
+    def topics(bootstrap: str) -> set[str]:
+        return set(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=60).topics)
+
+    def create(bootstrap: str, name: str) -> None:
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        admin.create_topics([NewTopic(name, 2, 1)])[name].result(60)
+
+    with Broker(data_dir=tmp_path / "data") as broker:
+        where = broker.bootstrap_servers
+        assert level(where) == "4.0-IV3"
+        create(where, "before")
+        run_tool("FeatureCommand", "--bootstrap-server", where, "upgrade", "--metadata", "4.3-IV0")
+        create(where, "behind")
+        broker.kill()
+        broker.restart()
+        assert level(where) == "4.3-IV0"
+    with ApacheKafka(tmp_path) as kafka:
+        assert level(kafka.bootstrap) == "4.3-IV0"
+        create(kafka.bootstrap, "theirs")
+        found = topics(kafka.bootstrap)
+        assert found >= {"before", "behind", "theirs"}
+    with Broker(data_dir=tmp_path / "data") as broker:
+        assert level(broker.bootstrap_servers) == "4.3-IV0"
+        assert topics(broker.bootstrap_servers) == found
 
 
 @pytest.mark.parametrize("ending", ["stopped", "killed"])

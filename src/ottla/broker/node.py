@@ -21,6 +21,7 @@ from ottla.broker.metadata.properties import MetaProperties
 from ottla.broker.ports.access import Access
 from ottla.broker.ports.acls import AclChanges
 from ottla.broker.ports.identity import Identity
+from ottla.broker.ports.metadata_log import MetadataLog
 from ottla.broker.ports.quotas import Quotas
 from ottla.broker.ports.refusals import Refusals
 from ottla.broker.ports.topics import Topics
@@ -61,6 +62,8 @@ class Node:
     access: Access
     acls: AclChanges
     users: DecidedChanges
+    features: DecidedChanges
+    metadata_log: MetadataLog
     quotas: Quotas
     topics: Topics
     partitions: Partitions
@@ -121,6 +124,8 @@ def make_node(
         access=_access(config, metadata.image, clock),
         acls=AclChanges(metadata, changes, slices, rng, partitions.faults),
         users=decided("users"),
+        features=decided("features"),
+        metadata_log=metadata,
         quotas=Quotas(metadata.image.quotas, config, clock, decided("quotas")),
         topics=topics,
         partitions=partitions,

@@ -5,9 +5,14 @@ KIP-584: `transaction.version` 2 tells producers that KIP-890's protocol is on. 
 table has the versions that Apache Kafka may still change.
 """
 
+from typing import Protocol
+
 from ottla.broker.answers import Answer, Frame
 from ottla.broker.handlers.table import TABLE, UNSTABLE_VERSIONS, RequestContext, decode_message
+from ottla.broker.metadata.features import SUPPORTED, level_of
+from ottla.broker.ports.metadata_log import HasMetadataLog
 from ottla.broker.ports.settings import HasConfig
+from ottla.broker.ports.topics import HasImage
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frames import encode_response
@@ -22,7 +27,6 @@ from ottla.wire.messages.api_versions import (
 #: Older librdkafkas compress only if the broker claims to know Produce version 0 (their issue 4956), although they
 #: never send it. Apache Kafka claims it too (KAFKA-18659).
 _TOLD_FROM = {ApiKey.PRODUCE: 0}
-_FEATURES = (("group.version", 0, 1), ("metadata.version", 7, 25), ("transaction.version", 0, 2))
 
 
 def _response(*, unstable: bool) -> ApiVersionsResponse:
@@ -32,20 +36,26 @@ def _response(*, unstable: bool) -> ApiVersionsResponse:
     )
     return ApiVersionsResponse(
         api_keys=tuple(sorted(keys)),
-        supported_features=tuple(SupportedFeatureKey(name, low, high) for name, low, high in _FEATURES),
-        finalized_features_epoch=1,
-        finalized_features=tuple(FinalizedFeatureKey(name, high, high) for name, _, high in _FEATURES),
+        supported_features=tuple(SupportedFeatureKey(name, *levels) for name, levels in SUPPORTED.items()),
     )
 
 
 _RESPONSES = {unstable: _response(unstable=unstable) for unstable in (False, True)}
 
 
-def handle(node: HasConfig, frame: Frame, offset: int, context: RequestContext) -> Answer:
+class _Node(HasConfig, HasImage, HasMetadataLog, Protocol):
+    """What this handler touches."""
+
+
+def handle(node: _Node, frame: Frame, offset: int, context: RequestContext) -> Answer:
     """The table of APIs. INVALID_REQUEST when the client's name has characters that Kafka refuses."""
     version = context.api_version
     request: ApiVersionsRequest = decode_message(context, frame, offset)
-    response = _RESPONSES[node.config.flag(UNSTABLE_VERSIONS)]
+    levels = ((name, level_of(node.image.features, name)) for name in SUPPORTED)
+    response = _RESPONSES[node.config.flag(UNSTABLE_VERSIONS)]._replace(
+        finalized_features_epoch=node.metadata_log.end_offset - 1,
+        finalized_features=tuple(FinalizedFeatureKey(name, level, level) for name, level in levels),
+    )
     if version >= 3 and not (_is_name(request.client_software_name) and _is_name(request.client_software_version)):
         response = ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     if version == 3:

@@ -168,6 +168,7 @@ TABLE: Final[dict[int, Entry]] = {
         _api(_K.DELETE_ACLS, "Delete the ACLs that filters mean."),
         _api(_K.DESCRIBE_CONFIGS, "Settings of topics, groups and brokers, with synonyms."),
         _api(_K.ALTER_CONFIGS, "Replace the settings of a topic or group (the older way)."),
+        _api(_K.ALTER_REPLICA_LOG_DIRS, "Move replicas to another directory; there is one (KIP-113)."),
         _api(_K.DESCRIBE_LOG_DIRS, "Sizes of partitions on disk."),
         _api(_K.SASL_AUTHENTICATE, "What a mechanism says; the lifetime of the session (KIP-368)."),
         _api(_K.CREATE_PARTITIONS, "Give a topic more partitions."),
@@ -195,6 +196,8 @@ TABLE: Final[dict[int, Entry]] = {
         _api(_K.ALTER_CLIENT_QUOTAS, "Set and remove such quotas."),
         _api(_K.DESCRIBE_USER_SCRAM_CREDENTIALS, "Users with SCRAM credentials (KIP-554)."),
         _api(_K.ALTER_USER_SCRAM_CREDENTIALS, "Set or delete the SCRAM credentials of users (KIP-554)."),
+        _api(_K.DESCRIBE_QUORUM, "Who votes on the metadata log: this broker alone (KIP-595, KIP-853)."),
+        _api(_K.UPDATE_FEATURES, "Raise `metadata.version`; other features stay as they are (KIP-584)."),
         _api(_K.DESCRIBE_CLUSTER, "Cluster id, controller, brokers."),
         _api(_K.DESCRIBE_PRODUCERS, "A partition's active producers (KIP-664)."),
         _api(

@@ -116,6 +116,8 @@ class ClusterMetadata:
         self._quorum = Quorum(files)
         #: In which epoch of the quorum we write. It stays 0 in a directory where Apache Kafka never was.
         self._epoch = 0
+        #: That of the quorum; above 0 only where Apache Kafka has set it.
+        self.kraft_version = 0
         self._log = log
         #: How far the changes were acknowledged.
         self._mark = EndMark(files)
@@ -147,6 +149,7 @@ class ClusterMetadata:
             raise StorageError(
                 f"the metadata log (__cluster_metadata-0) is damaged: {fault}; put the directory back from a copy"
             ) from fault
+        self.kraft_version = reading.kraft_version
         self._lead(reading, is_theirs=is_theirs)
         begun: list[MetadataRecord] = []
         if reading.is_in_transaction:
@@ -179,6 +182,21 @@ class ClusterMetadata:
     def sign(self) -> None:
         """Everything in the directory is taken over: from now on it is ours. StorageError."""
         self._quorum.sign()
+
+    @property
+    def leader_epoch(self) -> int:
+        """In which epoch of the quorum this broker leads."""
+        return self._epoch
+
+    @property
+    def end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self._log.end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """Up to where the log is on the device: with one voter that is the majority."""
+        return self._log.synced.offset
 
     @property
     def log(self) -> PartitionLog:
