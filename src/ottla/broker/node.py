@@ -97,19 +97,7 @@ def make_node(
     producer_ids = ProducerIds(metadata, changes, slices, partitions.faults)
     events = GroupEvents(partitions, timers, clock, slices, metadata.image, topics.create_internal)
     runtime = ShardRuntime(partitions, timers, clock, slices, _heard(config, events))
-    group_config = _group_config(config)
-    group_topics = GroupTopics(metadata.image, config.text("broker.rack"))
-    settings = GroupSettings(group_config, partial(own_settings, config, metadata.image))
-    shared = group_config, metadata.image.topic_id, group_topics, settings, assignors
-    groups: Coordinators[GroupShard] = Coordinators(
-        GROUP_TOPIC,
-        runtime,
-        metadata.image,
-        lambda tp: GroupShard(*shared, max_record_bytes=partial(partitions.max_message_bytes, tp)),
-        apply_to_group,
-        create_topic=partial(topics.create_internal, GROUP_TOPIC),
-        effect=Assigning(metadata.image, partitions, clock=clock).start,
-    )
+    groups = _groups(config, runtime, metadata.image, topics, assignors)
     markers = Markers(partitions, groups, slices)
     transactions = _transactions(config, runtime, metadata.image, topics, producer_ids, markers)
     topics.tell(made=partial(_topic_made, groups, transactions), deleted=partial(_topics_deleted, groups, transactions))
@@ -157,6 +145,29 @@ async def load_coordinators(node: Node) -> None:
     expect_coordinators(node)
     await node.groups.load()
     await node.transactions.load()
+
+
+def _groups(
+    config: BrokerConfig,
+    runtime: ShardRuntime,
+    image: MetadataImage,
+    topics: Topics,
+    assignors: Mapping[str, ServerAssignor],
+) -> Coordinators[GroupShard]:
+    group_config = _group_config(config)
+    group_topics = GroupTopics(image, config.text("broker.rack"))
+    settings = GroupSettings(group_config, partial(own_settings, config, image))
+    shared = group_config, image.topic_id, group_topics, settings, assignors
+    partitions = runtime.partitions
+    return Coordinators(
+        GROUP_TOPIC,
+        runtime,
+        image,
+        lambda tp: GroupShard(*shared, max_record_bytes=partial(partitions.max_message_bytes, tp)),
+        apply_to_group,
+        create_topic=partial(topics.create_internal, GROUP_TOPIC),
+        effect=Assigning(image, partitions, clock=runtime.clock).start,
+    )
 
 
 def _transactions(
