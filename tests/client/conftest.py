@@ -6,10 +6,17 @@ from collections.abc import Callable, Generator
 
 import pytest
 
+from tests.steady_loop import SteadyLoop
+
 #: What must come takes milliseconds; a busy machine gets time.
 _PATIENCE_S = 10.0
 
 Watchdog = Callable[[], asyncio.Timeout]
+
+
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Client and fake broker are in one loop; by its clock the limits of a call are not over while both are stopped."""
+    return {"steady": SteadyLoop}
 
 
 @pytest.fixture

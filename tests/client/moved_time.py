@@ -5,12 +5,14 @@ import selectors
 import threading
 from collections.abc import Callable, Coroutine
 
+from tests.steady_loop import Looks, SteadyLoop
+
 _PATIENCE_S = 10.0
 #: Client and broker share the loop: once nothing has come for so long, both wait for time to pass.
 _QUIET_S = 0.005
 
 
-class _Selector(selectors.DefaultSelector):
+class _Looks(Looks):
     """Says when there was nothing to do."""
 
     def __init__(self) -> None:
@@ -28,13 +30,13 @@ class _Selector(selectors.DefaultSelector):
         return events
 
 
-class MovableLoop(asyncio.SelectorEventLoop):
-    """asyncio's own loop, with a clock that is ahead by what the test says."""
+class MovableLoop(SteadyLoop):
+    """A loop with a clock that is ahead by what the test says, and by nothing that stops the process."""
 
     _ahead_s = 0.0
 
     def __init__(self) -> None:
-        self._quiet = _Selector()
+        self._quiet = _Looks()
         super().__init__(self._quiet)
 
     def time(self) -> float:
