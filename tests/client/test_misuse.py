@@ -230,7 +230,7 @@ def test_a_topic_without_a_name_is_refused_and_spoils_nothing(servers: str, prod
 
 
 def test_g10_a_consumer_whose_callback_raises_in_close_has_left_its_group(servers: str) -> None:
-    group, threads = fresh("g10"), threading.active_count()
+    group, threads = fresh("g10"), set(threading.enumerate())
     consumer = Consumer({"bootstrap.servers": servers, "group.id": group})
 
     def raising(partitions: list[TopicPartition]) -> None:
@@ -241,7 +241,7 @@ def test_g10_a_consumer_whose_callback_raises_in_close_has_left_its_group(server
     with pytest.raises(RuntimeError, match="from on_revoked"):
         consumer.close()
     consumer.close()
-    assert threading.active_count() == threads
+    assert set(threading.enumerate()) <= threads
     with Admin({"bootstrap.servers": servers}) as admin:
         assert admin.describe_groups([group])[group].state == "Empty"
 
