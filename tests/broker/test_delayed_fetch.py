@@ -1,6 +1,5 @@
 """A fetch that waits reads again only what can change its answer."""
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -14,6 +13,7 @@ from ottla.wire.messages.end_txn import EndTxnRequest
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from tests.broker.counted_log import CountedLog
 from tests.broker.records_io import fetch, produce
+from tests.broker.ticking import some_turns_until
 from tests.broker.wire_client import WireClient, batch
 
 pytestmark = pytest.mark.usefixtures("transaction_coordinator")
@@ -46,11 +46,7 @@ class _Waiting:
             topics=(f.FetchTopic(topic="t", partitions=parts),),
         )
         await self._reader.send(ApiKey.FETCH, request, _VERSION)
-        for _ in range(10_000):
-            if self.partitions[0].watched:
-                break
-            await asyncio.sleep(0)
-        assert self.partitions[0].watched
+        await some_turns_until(lambda: self.partitions[0].watched)
         self.reads.clear()
 
     async def records(self) -> dict[int, int]:

@@ -39,7 +39,7 @@ from ottla.wire.messages.incremental_alter_configs import (
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.records import Record, encode_batch
-from tests.broker.ticking import TickingClock, steps, turns
+from tests.broker.ticking import TickingClock, some_turns_until, steps, turns
 from tests.broker.wire_client import WireClient
 
 _PARTITIONS = 200
@@ -59,14 +59,6 @@ def _directories(broker: AsyncBroker) -> list[str]:
     """The partitions' directories. Those that are marked as deleted are left out: a thread removes them later."""
     names = [path.name for path in broker.data_dir.iterdir()]
     return [name for name in names if name.startswith("t-") and not name.endswith("-delete")]
-
-
-async def _until(condition: Callable[[], bool]) -> None:
-    for _ in range(100_000):
-        if condition():
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("it never came about")
 
 
 def _metadata_batches(broker: AsyncBroker) -> int:
@@ -315,7 +307,7 @@ async def test_a_fault_of_the_disk_leaves_none_of_a_topic_s_partitions(broker: A
 async def test_a_topic_is_made_although_its_client_has_gone(broker: AsyncBroker) -> None:
     async with WireClient(broker) as leaving:
         await leaving.send(ApiKey.CREATE_TOPICS, _create("t"))
-        await _until(lambda: bool(_directories(broker)))
+        await some_turns_until(lambda: bool(_directories(broker)))
     async with WireClient(broker) as client:  # asked after it, answered after it
         again = await client.ask(ApiKey.CREATE_TOPICS, _create("t"))
     assert again.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
@@ -327,7 +319,7 @@ async def test_a_name_that_is_being_made_is_not_made_by_those_who_name_it(
 ) -> None:
     async with WireClient(broker) as other:
         version = await other.send(ApiKey.CREATE_TOPICS, _create("t"))
-        await _until(lambda: bool(_directories(broker)))
+        await some_turns_until(lambda: bool(_directories(broker)))
         asked = MetadataRequest((MetadataRequestTopic(name="t"),), allow_auto_topic_creation=True)
         found = (await client.ask(ApiKey.METADATA, asked)).topics[0]  # it waits for its turn
         made = await other.answer(ApiKey.CREATE_TOPICS, version)
@@ -340,7 +332,7 @@ async def test_a_broker_that_stops_leaves_nothing_of_a_topic_that_is_half_made(t
     await broker.start()
     async with WireClient(broker) as client:
         await client.send(ApiKey.CREATE_TOPICS, _create("t"))
-        await _until(lambda: bool(_directories(broker)))
+        await some_turns_until(lambda: bool(_directories(broker)))
         assert "t" not in broker.node.image.topics
         await broker.stop()
     assert _directories(broker) == []
@@ -479,9 +471,9 @@ async def test_retention_touches_no_file_of_a_new_topic_of_the_same_name(
     _append(broker, "t")
     unlinks.go_on.clear()
     cleaning = asyncio.create_task(_upkeep(broker).apply_retention())
-    await _until(lambda: bool(unlinks.threads))
+    await some_turns_until(lambda: bool(unlinks.threads))
     deleting = asyncio.create_task(client.ask(ApiKey.DELETE_TOPICS, DeleteTopicsRequest((DeleteTopicState("t"),))))
-    await _until(lambda: "t" not in broker.node.image.topics)
+    await some_turns_until(lambda: "t" not in broker.node.image.topics)
     await broker.node.topics.auto_create_all(["t"])
     assert "t" not in broker.node.image.topics, "its directory is not renamed yet"
     unlinks.go_on.set()

@@ -1,7 +1,7 @@
 """A produce to, and a fetch of, very many partitions: others are served meanwhile, and the answer is as for a few."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from ottla.wire.messages.describe_producers import DescribeProducersRequest, Top
 from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest
 from ottla.wire.messages.end_txn import EndTxnRequest
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
-from tests.broker.ticking import TickingClock, steps, turns
+from tests.broker.ticking import TickingClock, some_turns_until, steps, turns
 from tests.broker.wire_client import WireClient, batch
 
 _MANY = fetch.AT_ONCE + 5 * TURN_MS
@@ -172,14 +172,6 @@ def _watched(broker: AsyncBroker) -> int:
     return sum(_partition(broker, number).watched for number in range(_MANY))
 
 
-async def _until(condition: Callable[[], bool]) -> None:
-    for _ in range(100_000):
-        if condition():
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("it does not come")
-
-
 def _found(answer: Any) -> dict[int, int]:
     """Where there are records, and of how many bytes."""
     return {e.partition_index: len(bytes(e.records)) for t in answer.responses for e in t.partitions if e.records}
@@ -210,7 +202,7 @@ async def test_what_comes_while_a_fetch_of_many_partitions_goes_on_is_in_its_ans
     enough = 1 if when == "while it is read" else _MANY
     asked = _fetch_all(0, max_wait_ms=60_000, committed=committed)
     answer = asyncio.create_task(client.ask(ApiKey.FETCH, asked, _FETCH))
-    await _until(lambda: _watched(broker) >= enough)
+    await some_turns_until(lambda: _watched(broker) >= enough)
     assert when == "while it waits" or _watched(broker) < _MANY
     broker.node.partitions.append(TopicPartition("t", 0), batch(b"a"), origin=Origin.CLIENT)
     told = await answer
@@ -226,6 +218,6 @@ async def test_a_fetch_of_many_partitions_ends_when_its_time_is_over_or_its_clie
     assert len(told.responses[0].partitions) == _MANY
     async with WireClient(broker) as gone:
         await gone.send(ApiKey.FETCH, _fetch_all(0, max_wait_ms=60_000), _FETCH)
-        await _until(lambda: _watched(broker) == _MANY)
-    await _until(lambda: _watched(broker) == 0)
+        await some_turns_until(lambda: _watched(broker) == _MANY)
+    await some_turns_until(lambda: _watched(broker) == 0)
     assert await client.ask_api_versions()

@@ -22,6 +22,7 @@ from ottla.wire.messages.offset_for_leader_epoch import (
 )
 from ottla.wire.records import decode_batch
 from tests.broker.records_io import fetch, fetch_request, produce
+from tests.broker.ticking import some_turns_until
 from tests.broker.wire_client import WireClient, batch
 
 _T0 = 1_700_000_000_000
@@ -211,11 +212,7 @@ async def test_who_leaves_while_waiting_leaves_nothing_behind(client: WireClient
         await fetch(client)
     partition = broker.node.partitions.find("t", 0)
     assert partition is not None
-    for _ in range(1_000):
-        if not partition.watched:
-            break
-        await asyncio.sleep(0)
-    assert not partition.watched
+    await some_turns_until(lambda: not partition.watched)
     await produce(client, batch(b"a"))
 
 

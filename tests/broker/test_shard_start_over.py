@@ -24,7 +24,7 @@ from ottla.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
-from tests.broker.ticking import TickingClock
+from tests.broker.ticking import TickingClock, some_turns_until
 from tests.broker.wire_client import WireClient
 
 _COMMITS = 30 * TURN_MS
@@ -69,11 +69,7 @@ async def _committed(client: WireClient) -> tuple[int, int]:
 
 
 async def _loaded(broker: AsyncBroker) -> None:
-    for _ in range(10_000):
-        if not broker.node.groups.loading:
-            break
-        await asyncio.sleep(0)
-    assert not broker.node.groups.loading
+    await some_turns_until(lambda: not broker.node.groups.loading)
 
 
 async def test_clients_are_told_to_wait_while_a_shard_is_read_again(broker: AsyncBroker, client: WireClient) -> None:
