@@ -6,6 +6,7 @@ and one for another host.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +15,8 @@ import pytest
 
 from ottla import Admin, AsyncAdmin, Consumer, NewTopic, Producer
 from ottla.client.errors import AuthenticationError, ClientError, SaslAuthenticationError, SslAuthenticationError
+from ottla.client.net.cluster import Cluster
+from ottla.client.net.connection import Connection
 from ottla.testing.ports import free_port
 from tests.client.certificates import Authority
 from tests.interop.apache import ApacheKafka, run_tool
@@ -31,6 +34,11 @@ _LISTENERS = {
 }
 _MODULES = {"PLAIN": "plain.PlainLoginModule", "SCRAM-SHA-256": "scram.ScramLoginModule"}
 _MODULES["SCRAM-SHA-512"] = _MODULES["SCRAM-SHA-256"]
+#: The broker ends a session after so long; the client renews it when 85 to 95 % of that have passed.
+_SESSION_MS = 2_000
+_LEAST_HASTE_S = 0.05 * _SESSION_MS / 1000
+#: How often a session is tried on a machine that stands still again and again.
+_TRIES = 20
 
 
 class Secure(NamedTuple):
@@ -65,8 +73,8 @@ def _sasl_keys(listener: str) -> dict[str, str]:
         f"{prefix}plain.sasl.jaas.config": f"{module}.plain.PlainLoginModule required {users};",
         f"{prefix}scram-sha-256.sasl.jaas.config": f"{module}.scram.ScramLoginModule required;",
         f"{prefix}scram-sha-512.sasl.jaas.config": f"{module}.scram.ScramLoginModule required;",
-        f"{prefix}plain.connections.max.reauth.ms": "2000",
-        f"{prefix}scram-sha-256.connections.max.reauth.ms": "2000",
+        f"{prefix}plain.connections.max.reauth.ms": str(_SESSION_MS),
+        f"{prefix}scram-sha-256.connections.max.reauth.ms": str(_SESSION_MS),
     }
 
 
@@ -163,21 +171,37 @@ def test_x1_a_java_clients_settings(secure: Secure) -> None:
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
 async def test_x1_a_session_that_ends_after_two_seconds_is_renewed(secure: Secure, mechanism: str) -> None:
-    """The broker closes a connection that is used after its session has ended (KIP-368)."""
+    """The broker closes a connection that is used after its session has ended (KIP-368).
+
+    The client renews it a tenth of a second before that at the latest. Where this process or the broker stood still for
+    so long, the renewal may have come too late, and nothing is known: then it is tried again.
+    """
     config = secure.at("PLAINSASL", sasl_mechanism=mechanism, sasl_username="alice", sasl_password=_password(mechanism))
     async with AsyncAdmin(config) as admin:
         await admin.describe_cluster()
         cluster = admin._cluster
         (node_id,) = cluster.snapshot.nodes
-        connection = await cluster.connection(node_id)
-        assert connection.renewal is not None
-        requests = 0
-        end_s = connection._loop.time() + 4.5
-        while connection._loop.time() < end_s:
-            await cluster.refreshed()
-            requests += 1
-        assert connection.is_open, "the broker has closed the connection: the session was not renewed"
+        for _ in range(_TRIES):
+            connection = await cluster.connection(node_id)
+            assert connection.renewal is not None
+            requests, longest_gap_s = await _used(cluster, connection, 4.5)
+            if connection.is_open or longest_gap_s < _LEAST_HASTE_S:
+                break
+        assert connection.is_open, f"the broker has closed the connection after {requests} requests: it was not renewed"
         assert requests > 1
+
+
+async def _used(cluster: Cluster, connection: Connection, for_s: float) -> tuple[int, float]:
+    """Ask one question after the other, until the connection is closed or the time is over. Returns how many were
+    answered, and the longest time between two answers."""
+    loop = asyncio.get_running_loop()
+    begun_s = last_s = loop.time()
+    requests, longest_gap_s = 0, 0.0
+    while connection.is_open and last_s < begun_s + for_s:
+        await cluster.refreshed()
+        now_s = loop.time()
+        requests, longest_gap_s, last_s = requests + 1, max(longest_gap_s, now_s - last_s), now_s
+    return requests, longest_gap_s
 
 
 # what must not work, and says why
