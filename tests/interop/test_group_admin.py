@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -22,6 +23,7 @@ from tests.broker.wire_client import WireClient
 pytestmark = pytest.mark.interop
 
 Fresh = Callable[[str], str]
+_WAIT_S = 60.0
 
 
 @pytest.fixture
@@ -46,7 +48,8 @@ def _described(
     admin: Admin, group: str, members: list[Consumer], done: Callable[[GroupDescription], bool]
 ) -> GroupDescription:
     """The group as soon as it is so. Its members are polled meanwhile."""
-    for _ in range(600):
+    until = time.monotonic() + _WAIT_S
+    while True:
         for each in members:
             each.poll(0.05)
         try:
@@ -56,12 +59,14 @@ def _described(
             continue
         if done(found):
             return found
-    raise AssertionError(f"the group did not get there: {found}")
+        assert time.monotonic() < until, f"the group did not get there: {found}"
 
 
-def _shared_out(group: GroupDescription) -> bool:
-    """Stable, and the pattern was resolved: until then its member has nothing."""
-    return group.state == "Stable" and [len(each.partitions) for each in group.members] == [2, 2]
+def _shared_out(group: GroupDescription, members: list[Consumer]) -> bool:
+    """Stable, and the pattern was resolved: until then its member has nothing. Who is given partitions has them a
+    moment later than the coordinator says so."""
+    shares = [len(each.partitions) for each in group.members]
+    return group.state == "Stable" and shares == [len(each.assignment()) for each in members] == [2, 2]
 
 
 def test_g18_a_group_of_the_consumer_protocol_is_listed_and_described(
@@ -77,7 +82,7 @@ def test_g18_a_group_of_the_consumer_protocol_is_listed_and_described(
             stack.callback(each.close)
         by_name.subscribe([topic])
         by_pattern.subscribe([f"^{topic}$"])
-        found = _described(admin, group, members, _shared_out)
+        found = _described(admin, group, members, lambda group: _shared_out(group, members))
         assert (found.type, found.protocol_type, found.protocol) == ("consumer", "consumer", "uniform")
         assert found.epoch == found.target_epoch
         assert (found.epoch or 0) >= 2
