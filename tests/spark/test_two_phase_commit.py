@@ -24,8 +24,9 @@ from tests.spark.sink_world import SinkWorld
 
 _KEY = BatchKey("q", 0)
 _NEVER_MS = 2**31 - 1
-#: What kafka.transaction.timeout.ms says where a test lets slots time out.
-_SOON = {"kafka.transaction.timeout.ms": "300"}
+#: What kafka.transaction.timeout.ms says where a test lets a slot time out: a busy machine writes it before that.
+_SOON_MS = 5_000
+_SOON = {"kafka.transaction.timeout.ms": str(_SOON_MS)}
 
 
 @pytest.fixture(scope="module", params=["ottla", pytest.param("apache", marks=pytest.mark.interop)])
@@ -67,7 +68,7 @@ def test_t15_a_decided_slot_is_not_lost_to_a_time_out(two_phase_world: SinkWorld
     other = SinkWorld.create(world.bootstrap, f"{world.topic}-off", world.checkpoint)
     late = other.driver(**_SOON, **{"two.phase.commit": "off"})
     lost = late.write(_KEY, 0, _rows("b"))
-    assert _timeout_ms(other, 0) == 300
+    assert _timeout_ms(other, 0) == _SOON_MS
     _wait_until_ended(other, 0)
     with pytest.raises(SlotsLostError, match=r"transaction\.timeout\.ms"):
         late.commit([lost], 0)
@@ -85,7 +86,7 @@ def test_t15_what_a_dead_driver_left_open_is_aborted_by_the_next(two_phase_world
 
 def test_t15_a_broker_without_it_gives_slots_a_time_out(world: SinkWorld) -> None:
     world.driver(**_SOON).write(_KEY, 0, _rows("a"))
-    assert _timeout_ms(world, 0) == 300
+    assert _timeout_ms(world, 0) == _SOON_MS
     with pytest.raises(PipelineError, match=r"unstable\.api\.versions\.enable=true"):
         world.driver(**{"two.phase.commit": "required"}).write(_KEY, 0, _rows("a"))
 
@@ -97,6 +98,6 @@ def test_t15_a_broker_that_does_not_allow_it_gives_slots_a_time_out(tmp_path: Pa
         driver = world.driver(**_SOON)
         for slot in range(2):
             driver.write(_KEY, slot, _rows("a"))
-            assert _timeout_ms(world, slot) == 300
+            assert _timeout_ms(world, slot) == _SOON_MS
         with pytest.raises(PipelineError, match="does not allow two-phase commit"):
             world.driver(**{"two.phase.commit": "required"}).write(_KEY, 0, _rows("a"))
