@@ -4,6 +4,7 @@ Each question is a coroutine that asks and returns what of the answer counts; `A
 Texts of errors are no part of an answer: they are each broker's own.
 """
 
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -61,6 +62,7 @@ TOPIC: Final = 2
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 NOT_ASKED: Final = -(2**31)
 ON_CLUSTER, ON_TOPIC, ON_GROUP = 8096, 3576, 3400
+_WAIT_S: Final = 60.0
 SOME_ID: Final = b"\5" * 16
 
 #: Question and Kafka's answer, by the question's name.
@@ -122,11 +124,11 @@ async def alter(client: WireClient, *operations: tuple[str, int, str | None]) ->
 async def changed(client: WireClient, name: str, before: str) -> tuple[str, int]:
     """A setting that was `before`. Apache Kafka's broker hears of a change after the controller has answered."""
     asked = DescribeConfigsRequest((DescribeConfigsResource(TOPIC, "answers-a", (name,)),))
-    for _ in range(1000):
+    until = time.monotonic() + _WAIT_S
+    while True:
         (config,) = (await client.ask(ApiKey.DESCRIBE_CONFIGS, asked)).results[0].configs
-        if config.value != before:
-            break
-    return config.value, config.config_source
+        if config.value != before or time.monotonic() > until:
+            return config.value, config.config_source
 
 
 @answered([42, 42, 42, 0, 40, 40])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -88,7 +89,9 @@ class _Group:
 
     def poll_until(self, done: Callable[[], bool]) -> None:
         """Poll all members until `done`."""
-        for _ in range(2_000):
+        until = time.monotonic() + _WAIT_S
+        while not done():
+            assert time.monotonic() < until, f"not so: {[sorted(m.assignment()) for m in self.members.values()]}"
             for member in self.members.values():
                 records = member.poll(0.02)
                 self.reached.update((record.partition, record.offset) for record in records)
@@ -97,9 +100,6 @@ class _Group:
                         member.commit()
                     except ClientError as refused:  # the group has rebalanced: whoever has the partition reads it again
                         assert "rebalance" in str(refused).lower() or refused.retriable, refused
-            if done():
-                return
-        raise AssertionError(f"it did not happen: {[sorted(m.assignment()) for m in self.members.values()]}")
 
     def settled(self) -> bool:
         """Whether every member has its share."""

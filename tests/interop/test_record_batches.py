@@ -23,6 +23,7 @@ from tests.wire.golden.make import RECORDS
 
 pytestmark = pytest.mark.interop
 _PRODUCE_VERSION = 9
+_WAIT_S = 60.0
 _NO_LEADER_YET = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 _ROWS = [
     Record(at, timestamp, key, value, tuple(headers)) for at, (timestamp, key, value, headers) in enumerate(RECORDS)
@@ -85,7 +86,10 @@ def test_apache_kafka_takes_and_rewrites_lz4_of_every_block_size(
 
 
 def _write(apache_kafka: ApacheKafka, topic: str, batch: bytes) -> None:
-    answers = (_produce(apache_kafka.bootstrap, topic, batch).responses[0] for _ in range(1000))
     # A topic is made before its leader knows: ask again until it does.
-    answer = next(each for each in answers if each.partition_responses[0].error_code not in _NO_LEADER_YET)
-    assert (answer.partition_responses[0].error_code, answer.partition_responses[0].error_message) == (0, None)
+    until = time.monotonic() + _WAIT_S
+    while True:
+        (answer,) = _produce(apache_kafka.bootstrap, topic, batch).responses[0].partition_responses
+        if answer.error_code not in _NO_LEADER_YET or time.monotonic() > until:
+            break
+    assert (answer.error_code, answer.error_message) == (0, None)
