@@ -33,8 +33,11 @@ from ottla.testing.ports import free_port
 KAFKA_VERSION = "4.3.0"
 _ROOT = Path(__file__).resolve().parents[2]
 _CACHE = _ROOT / ".cache" / "kafka"
-_READY_TIMEOUT_S = 90.0
-_STOP_TIMEOUT_S = 30.0
+# These end a hang: a start takes ten seconds, and several times as long on a machine that does much else.
+_READY_TIMEOUT_S = 240.0
+_STOP_TIMEOUT_S = 120.0
+_TOOL_TIMEOUT_S = 240.0
+_FETCHES = 3
 #: Small offsets and transaction logs: the first commit of a fresh node creates them; 50 partitions each cost seconds.
 _DEFAULTS = {
     "process.roles": "broker,controller",
@@ -124,12 +127,16 @@ def _fetch(pom: Path, libs: Path) -> None:
     if maven is None:
         raise MissingPeerError("the peers' jars are fetched by Maven: `mvn` is not on the PATH")
     part = libs.with_name("libs.part")
-    shutil.rmtree(part, ignore_errors=True)
     goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={part}"]
-    done = subprocess.run([maven, "-q", "-B", "-f", str(pom), *goal], capture_output=True, text=True, check=False)
-    if done.returncode != 0 or not part.is_dir():
-        raise MissingPeerError(f"Maven could not fetch the jars of {pom.name}: {(done.stdout + done.stderr)[-800:]}")
-    part.rename(libs)
+    said = ""
+    for _ in range(_FETCHES):  # a connection may break; what has come stays in Maven's own cache
+        shutil.rmtree(part, ignore_errors=True)
+        done = subprocess.run([maven, "-q", "-B", "-f", str(pom), *goal], capture_output=True, text=True, check=False)
+        if done.returncode == 0 and part.is_dir():
+            part.rename(libs)
+            return
+        said = (done.stdout + done.stderr)[-800:]
+    raise MissingPeerError(f"Maven could not fetch the jars of {pom.name}: {said}")
 
 
 def _tool_command(main_class: str, arguments: tuple[str, ...]) -> list[str]:
@@ -140,7 +147,7 @@ def _tool_command(main_class: str, arguments: tuple[str, ...]) -> list[str]:
 
 
 def run_tool(
-    main_class: str, *arguments: str, stdin: str | None = None, timeout_s: float = 90.0, check: bool = True
+    main_class: str, *arguments: str, stdin: str | None = None, timeout_s: float = _TOOL_TIMEOUT_S, check: bool = True
 ) -> subprocess.CompletedProcess[str]:
     """Run one of Apache Kafka's command-line tools to its end.
 

@@ -35,7 +35,7 @@ from tests.interop.spoken import event_of, partitions_of
 from tests.recording import aio_kafka, kafka_python, librdkafka, ours
 
 PARTITIONS = 8
-_WAIT_S = 60.0
+_WAIT_S = 120.0
 _JAVA = "org.apache.kafka.clients.consumer"
 _JAVA_CLASSES = {
     "range": f"{_JAVA}.RangeAssignor",

@@ -34,7 +34,7 @@ from tests.interop.members import PASSING
 from tests.recording import librdkafka, ours
 from tests.recording.final import assert_good, note_logs, note_positions
 
-_WAIT_S = 60.0
+_WAIT_S = 120.0
 _VICTIM = Path(__file__).with_name("victim.py")
 
 

@@ -109,7 +109,7 @@ def _committed_values(bootstrap: str, topic: str, partitions: int) -> list[bytes
     values: list[bytes] = []
     ended: set[int] = set()
     while len(ended) < partitions:
-        message = consumer.poll(20.0)
+        message = consumer.poll(60.0)
         assert message is not None, "the broker sent nothing"
         if message.error():
             ended.add(message.partition())
@@ -146,7 +146,7 @@ def test_g10_a_consumer_that_is_told_to_end_leaves_its_group(any_broker: str, fr
         assert any(words[:2] == [group, topic] for words in _groups(any_broker, "--describe", "--group", group))
     finally:
         tool.terminate()
-        tool.communicate(timeout=30)
+        tool.communicate(timeout=120)
     states = [words for words in _groups(any_broker, "--describe", "--group", group, "--state") if words[:1] == [group]]
     assert states[0][-2:] == ["Empty", "0"]
 

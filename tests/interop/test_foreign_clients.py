@@ -106,7 +106,7 @@ def test_what_is_acknowledged_is_there_once_and_in_order_behind_kill_9(program: 
                 broker.kill()
                 broker.restart()
                 assert talk.stdout.readline() == "ACKNOWLEDGED\n"
-            rest, _ = talk.communicate(timeout=60)
+            rest, _ = talk.communicate(timeout=240)
         finally:
             talk.kill()
     assert json.loads(rest) == {"records": 10_000, "in order": True, "end": 10_000}

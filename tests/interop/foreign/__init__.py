@@ -31,7 +31,7 @@ _CACHE: Final = Path(__file__).resolve().parents[3] / ".cache" / "foreign"
 #: Where Go is, beside the PATH, after its own way of installation.
 _GO_PLACES: Final = os.pathsep.join(("/usr/local/go/bin", "/usr/lib/go/bin"))
 _FETCH_S: Final = 180.0
-_TALK_S: Final = 90.0
+_TALK_S: Final = 240.0
 
 #: What starts a program, up to its arguments.
 Program: TypeAlias = tuple[str, ...]
