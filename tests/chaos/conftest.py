@@ -14,7 +14,7 @@ from tests.interop.conftest import apache_jars as apache_jars
 from tests.spark.conftest import java as java
 from tests.spark.conftest import need_java
 
-_TIMEOUT_S = 600.0
+_TIMEOUT_S = 1_500.0
 
 
 class DemoRun(NamedTuple):

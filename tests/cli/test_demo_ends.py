@@ -188,6 +188,28 @@ def test_a_pipeline_that_cannot_start_is_started_once_and_its_error_shown(tmp_pa
     assert log.read_text().count("no such column") == 1
 
 
+_STARVED = """
+import pathlib, sys
+begun = pathlib.Path({begun!r})
+begun.write_text(begun.read_text() + "x" if begun.exists() else "x")
+sys.exit("Python worker failed to connect back" if len(begun.read_text()) <= {times} else "no such column: wrod")
+"""
+
+
+@pytest.mark.parametrize(("times", "starts"), [(1, 2), (99, 4)])
+def test_a_pipeline_whose_spark_was_starved_is_started_again_a_few_times(
+    tmp_path: Path, times: int, starts: int
+) -> None:
+    """Spark gives a new Python process ten seconds. What such a pipeline does next shows whether it is at fault."""
+    script, begun = tmp_path / "starved.py", tmp_path / "begun"
+    script.write_text(_STARVED.format(begun=str(begun), times=times))
+    done = _demo(tmp_path, "--script", str(script))
+    assert done.returncode == 1
+    assert "exit code 1, and nobody had killed it:\n" in done.stderr
+    assert len(begun.read_text()) == starts
+    assert done.stderr.count("the pipeline has ended (exit code 1); it is started again") == starts - 1
+
+
 def test_bench_leaves_nothing_when_it_is_ended(tmp_path: Path) -> None:
     arguments = ("bench", "--records", "50000000")
     with ottla_process(*arguments, environment={"TMPDIR": str(tmp_path)}) as bench:

@@ -20,7 +20,8 @@ from pathlib import Path
 from ottla.cli.common import CommandError
 from ottla.cli.signals import interrupts
 
-_READY_TIMEOUT_S = 60.0
+#: It ends a hang: Apache Kafka takes ten seconds, and several times as long beside a Spark that starts.
+_READY_TIMEOUT_S = 240.0
 #: Between two looks whether it is ready: a start takes 150 ms.
 _LOOK_S = 0.01
 _STOP_TIMEOUT_S = 20.0
@@ -91,6 +92,15 @@ class ManagedProcess:
                 self.wait(_STOP_TIMEOUT_S)
         finally:  # also when a second Ctrl-C ends the wait
             self.kill9()  # and with it what is left of its children
+
+    @property
+    def said_bytes(self) -> int:
+        """How long its output is by now, that of earlier runs included."""
+        return self._log.stat().st_size if self._log.exists() else 0
+
+    def has_said(self, text: str, since: int) -> bool:
+        """Whether its output has the text, behind the first `since` bytes."""
+        return self._log.exists() and text.encode() in self._log.read_bytes()[since:]
 
     def tail(self, lines: int = 25) -> str:
         """The last lines of its output."""
