@@ -14,13 +14,20 @@ class PollWatch:
         self.in_poll = False
         #: No poll came in time, and the user has not been told yet.
         self.exceeded = False
+        self._late_s = 0.0
+
+    def exceed(self, now_s: float, deadline_s: float) -> None:
+        """No poll came until `deadline_s`. One that comes just now may have written `last_s` since that was looked at:
+        how long it took is kept here."""
+        self._late_s = now_s - deadline_s + self.interval_s
+        self.exceeded = True
 
     def polled(self, now_s: float) -> int | None:
         """The user calls poll. If it comes too late, returns once how many ms it has taken; otherwise None."""
         took_s, self.last_s = now_s - self.last_s, now_s
         if self.exceeded:
             self.exceeded = False
-            return int(took_s * 1000)
+            return int(max(took_s, self._late_s) * 1000)
         return None
 
     def returned(self, now_s: float) -> None:

@@ -217,8 +217,9 @@ class Membership(ABC, Generic[MemberT]):
         watch = self._shared.watch
         if self._leave_until_s is not None and now_s >= self._leave_until_s:
             self.left()
-        if self._is_counted_on and not self._leavers and now_s >= watch.deadline_s(now_s):
-            self._poll_came_too_late(now_s)
+        deadline_s = watch.deadline_s(now_s)
+        if self._is_counted_on and not self._leavers and now_s >= deadline_s:
+            self._poll_came_too_late(now_s, deadline_s)
         if watch.in_poll or self._leavers:
             self._change_assignment(now_s)
         times = self._work(now_s)
@@ -228,11 +229,11 @@ class Membership(ABC, Generic[MemberT]):
         times.append(self._leave_until_s)
         return min((at_s for at_s in times if at_s is not None), default=None)
 
-    def _poll_came_too_late(self, now_s: float) -> None:
+    def _poll_came_too_late(self, now_s: float, deadline_s: float) -> None:
         """The user has not polled for too long: leave, so that others get the partitions (SPEC G9)."""
         shared = self._shared
         reason = f"no poll() within max.poll.interval.ms ({shared.config.max_poll_interval_ms})"
-        shared.watch.exceeded = True
+        shared.watch.exceed(now_s, deadline_s)
         self._was_expelled(reason)
         shared.say(intents.WARNING, "group %s: %s, so the consumer leaves the group", shared.group_id, reason)
         self._depart(reason, now_s)
