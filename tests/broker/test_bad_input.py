@@ -32,6 +32,11 @@ from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.wire.messages.list_transactions import ListTransactionsRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
 from tests.broker.wire_client import WireClient, batch
@@ -292,7 +297,31 @@ async def test_topics_that_are_too_many_to_be_made_are_told_with_who_named_them(
         for _ in range(2):
             answer = await client.ask(ApiKey.METADATA, asked)
             assert {each.error_code for each in answer.topics} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-    what = (
-        "Metadata of 'a', and of what it names behind that: not made, it would be more than 10,000 partitions at once"
-    )
-    assert _lines(caplog) == [f"{_WHO}{what}; name less in a request"]
+    what = "with this one and those behind it there would be more than 10,000 partitions at once"
+    assert _lines(caplog) == [f"{_WHO}Metadata of 'a': not made: {what}; name less in a request"]
+
+
+async def test_names_that_collide_with_topics_are_one_line_with_who_has_asked_for_them(
+    client: WireClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """There had been a line for each, without the client."""
+    await client.ask(ApiKey.CREATE_TOPICS, _topics("a.1", "a.2", "a.3"))
+    asked = MetadataRequest(tuple(MetadataRequestTopic(name=f"a_{n}") for n in (1, 2, 3)))
+    for _ in range(2):
+        answer = await client.ask(ApiKey.METADATA, asked)
+        assert [each.error_code for each in answer.topics] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 3
+    assert _lines(caplog) == [f"{_WHO}Metadata of 'a_1': not made: Topic 'a_1' collides with existing topic: a.1"]
+
+
+async def test_a_commit_that_no_batch_can_hold_is_a_line_once_in_a_while(
+    group_coordinator: None, client: WireClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    await client.ask(ApiKey.CREATE_TOPICS, _topics("t", partitions=300))
+    partitions = tuple(OffsetCommitRequestPartition(n, 5, committed_metadata="m" * 4_000) for n in range(300))
+    asked = OffsetCommitRequest("g", topics=(OffsetCommitRequestTopic(name="t", partitions=partitions),))
+    for _ in range(3):
+        (topic,) = (await client.ask(ApiKey.OFFSET_COMMIT, asked, 8)).topics
+        assert {each.error_code for each in topic.partitions} == {ErrorCode.UNKNOWN_SERVER_ERROR}
+    of_coordinator = [line for line in _lines(caplog) if line.startswith("__consumer_offsets-")]
+    assert len(of_coordinator) == 1
+    assert "what is decided cannot be appended: MESSAGE_TOO_LARGE, the batch takes " in of_coordinator[0]

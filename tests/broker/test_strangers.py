@@ -185,14 +185,18 @@ async def test_a_strangers_frame_that_waits_for_him_to_read_gives_way(world: _Wo
     assert not other.transport.aborted
 
 
-async def test_of_answers_that_nobody_reads_those_go_that_have_waited_longest(world: _World) -> None:
+async def test_of_answers_that_nobody_reads_those_go_that_have_waited_longest(
+    world: _World, caplog: pytest.LogCaptureFixture
+) -> None:
     world.answers = bytes(8_000_000)
-    world.connections.unread = UnreadAnswers(20_000_000)
+    world.connections.unread = UnreadAnswers(20_000_000, world.connections.tell_closed)
     clients = [world.client(world.plain) for _ in range(4)]
     for each in clients:
         each.send(2)
     assert world.frames == 4, "the second request of each waits until the answer to the first is read"
     assert [each.transport.aborted for each in clients] == [True, True, False, False]
+    (line,) = caplog.messages
+    assert line.endswith("it does not read its answers"), "one line for two connections of an address"
     assert 10_000_000 < world.connections.unread.held_bytes < 16_000_000
     for each in clients:
         each.connection.connection_lost(None)

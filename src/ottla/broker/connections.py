@@ -95,7 +95,7 @@ class Connections:
         self.kept_bytes = 0
         #: The same for those who have not said who they are: they must not take it from the others.
         self.strangers_memory = FrameMemory(MAX_STRANGERS_BYTES)
-        self.unread = UnreadAnswers(MAX_UNREAD_BYTES)
+        self.unread = UnreadAnswers(MAX_UNREAD_BYTES, self.tell_closed)
         #: Of the requests of all of them.
         self.turn = Turn()
         self._max_turn_bytes = max_turn_bytes

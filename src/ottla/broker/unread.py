@@ -4,12 +4,10 @@ A connection has one such answer at most: it works on nothing else until that is
 so readers of records may be as slow as they like. Beyond the limit the connection is closed that has waited longest.
 """
 
-import logging
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
 from ottla.broker.session import Session
-
-_log: Final = logging.getLogger(__name__)
 
 
 class Holder(Protocol):
@@ -25,8 +23,10 @@ class Holder(Protocol):
 class UnreadAnswers:
     """Who holds how much."""
 
-    def __init__(self, limit_bytes: int) -> None:
+    def __init__(self, limit_bytes: int, tell_closed: Callable[[str, object], None]) -> None:
+        """`tell_closed` hears of an address whose connection is closed, and why."""
         self._limit_bytes = limit_bytes
+        self._tell_closed = tell_closed
         #: In the order in which they began to wait.
         self._held: dict[Holder, int] = {}
         self.held_bytes = 0
@@ -39,7 +39,7 @@ class UnreadAnswers:
         while self.held_bytes > self._limit_bytes:
             oldest = next(iter(self._held))
             self.taken(oldest)
-            _log.warning("closing the connection of %s: it does not read its answers", oldest.session.client_host)
+            self._tell_closed(oldest.session.client_host, "it does not read its answers")
             oldest.close()
 
     def taken(self, holder: Holder) -> None:

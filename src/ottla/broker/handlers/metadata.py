@@ -9,7 +9,6 @@ from functools import partial
 from itertools import chain
 from typing import Protocol
 
-from ottla.base.limits import MAX_NEW_PARTITIONS
 from ottla.base.topic_names import topic_name_problem
 from ottla.base.words import shown
 from ottla.broker.handlers.authorized import on_cluster
@@ -123,10 +122,8 @@ def _making(node: _Node, context: RequestContext, missing: list[str]) -> "asynci
     return node.topics.change(partial(node.topics.auto_create_all, missing, told)) if missing else None
 
 
-def _tell_left_out(node: _Node, context: RequestContext, name: str) -> None:
-    most = f"more than {MAX_NEW_PARTITIONS:,} partitions at once; name less in a request"
-    what = f"Metadata of {shown(name)}, and of what it names behind that: not made, it would be {most}"
-    node.refusals.tell(context.session.client_host, context.client_id, what)
+def _tell_left_out(node: _Node, context: RequestContext, name: str, why: str) -> None:
+    node.refusals.tell(context.session.client_host, context.client_id, f"Metadata of {shown(name)}: not made: {why}")
 
 
 def _named(node: _Node, request: MetadataRequest, context: RequestContext) -> tuple[Iterable[str], bool]:

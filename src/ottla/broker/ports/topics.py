@@ -1,7 +1,6 @@
 """Topics: what the metadata says of them, and making, changing and deleting them."""
 
 import asyncio
-import logging
 import random
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
@@ -26,9 +25,9 @@ from ottla.broker.runtime.partitions import Partitions
 from ottla.broker.runtime.slices import Slices
 from ottla.wire.errors import ErrorCode
 
-_log = logging.getLogger(__name__)
-
 T = TypeVar("T")
+#: Hears of a name that gets no topic, and why.
+LeftOut = Callable[[str, str], object]
 
 #: The topics that the broker makes for itself, and how their settings begin in its configuration.
 _LARGEST_EVENTS_SEGMENT_BYTES: Final = 16_777_216
@@ -246,11 +245,11 @@ class Topics:
         """How many partitions such a topic gets."""
         return self._config.int("num.partitions")
 
-    async def auto_create_all(self, names: Iterable[str], left_out: Callable[[str], object] = lambda _: None) -> None:
+    async def auto_create_all(self, names: Iterable[str], left_out: LeftOut = lambda name, why: None) -> None:
         """Make the topics that a client asks for, with one batch of metadata.
 
-        A name that is not valid is left out; so is one that the disk refuses. `left_out` hears of the first one with
-        which they would be too many: it is not made, nor is what comes behind it.
+        `left_out` hears of a name that is not valid and why, and of the first one with which they would be too many: it
+        is not made, nor is what comes behind it. One that the disk refuses is not made either.
         """
         wanted: dict[str, NewTopic] = {}
         await self._slices.run(self._check_auto_created(names, wanted, left_out))
@@ -258,28 +257,29 @@ class Topics:
             await self.create_all(tuple(wanted.values()))
 
     def _check_auto_created(
-        self, names: Iterable[str], wanted: dict[str, NewTopic], left_out: Callable[[str], object]
+        self, names: Iterable[str], wanted: dict[str, NewTopic], left_out: LeftOut
     ) -> Iterator[None]:
         """Check a name in each step. Those that are good go into `wanted`, up to the limit of new partitions."""
         image, partitions, coming = self._metadata.image, 0, TopicNames()
         for name in names:
-            new = None if name in image.topics else self._auto_created(name, coming)
+            new = None if name in image.topics else self._auto_created(name, coming, left_out)
             if new is not None:
                 partitions += new.partitions
                 if partitions > MAX_NEW_PARTITIONS:
-                    left_out(name)
+                    most = f"more than {MAX_NEW_PARTITIONS:,} partitions at once; name less in a request"
+                    left_out(name, f"with this one and those behind it there would be {most}")
                     return
                 wanted[name] = new
                 coming.add(name)
             yield
 
-    def _auto_created(self, name: str, coming: TopicNames) -> NewTopic | None:
+    def _auto_created(self, name: str, coming: TopicNames, left_out: LeftOut) -> NewTopic | None:
         if name in _INTERNAL or name == GROUP_EVENTS_TOPIC:
             return self._internal(name)
         try:
             check_name(name, self._metadata.image, coming)
         except RefusedError as fault:
-            _log.warning("topic %s was not made: %s", name, fault)
+            left_out(name, str(fault))
             return None
         return NewTopic(name, self.auto_created_partitions, {})
 

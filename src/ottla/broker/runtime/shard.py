@@ -31,6 +31,7 @@ from ottla.base.limits import HERD_ANSWERS_AT_ONCE, MAX_FRESH_STARTS
 from ottla.base.require import require
 from ottla.base.steps import Pace
 from ottla.base.types import TopicPartition
+from ottla.broker.quiet import Quiet
 from ottla.broker.runtime.partitions import Partitions
 from ottla.broker.runtime.slices import Slices
 from ottla.broker.runtime.timers import Timers
@@ -411,7 +412,7 @@ class ShardRunner(Generic[S]):
         )
         appended = self._runtime.partitions.append(self.tp, batch, origin=Origin.COORDINATOR)
         if appended.error not in (ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR):  # the latter was reported already
-            _log.warning("%s: append failed: %s %s", self.tp, appended.error.name, appended.message)
+            self._runtime.tell_refused(self.tp, appended)
         return appended
 
     def _apply(self, decision: Decision, now_ms: int) -> Decision:
@@ -463,6 +464,14 @@ class ShardRuntime:
         self.clock = clock
         self.slices = slices
         self._last_token = 0
+        self._quiet = Quiet(clock)
+
+    def tell_refused(self, tp: TopicPartition, appended: Appended) -> None:
+        """A line about records that the partition does not take, at most one in a while: a client may ask again."""
+        more = self._quiet.turn(f"{tp} {appended.error.name}")
+        if more is not None:
+            why = f"{appended.error.name}, {appended.message}"
+            _log.warning("%s: what is decided cannot be appended: %s%s", tp, why, more)
 
     def new_token(self) -> int:
         """A name for a waiting request, unique in the process."""
