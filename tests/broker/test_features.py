@@ -1,10 +1,16 @@
 """Levels of features (KIP-584): what clients are told, and `metadata.version`, the one that can be raised."""
 
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ottla.base.limits import MAX_STRING_BYTES
+from ottla.broker.metadata.cluster import ClusterMetadata
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
@@ -17,7 +23,7 @@ _NEWEST = 30
 
 
 async def _told(client: WireClient) -> tuple[dict[str, int], int]:
-    """Levels and their epoch, which is the last offset of the metadata log."""
+    """Levels and their epoch, which is the offset of the metadata log that they are of."""
     answer = await client.ask(ApiKey.API_VERSIONS, ApiVersionsRequest("test", "1.0"))
     supported = {each.name: (each.min_version, each.max_version) for each in answer.supported_features}
     levels = {each.name: each.max_version_level for each in answer.finalized_features}
@@ -56,9 +62,50 @@ async def test_a_downgrade_raises_nothing(kind: int) -> None:
         answer = await _raise(client, _NEWEST, kind=kind)
         assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
         assert answer.error_message == (
-            "No feature is changed, for metadata.version cannot be 30: it is 25, so that is no downgrade."
+            "No feature is changed, for 'metadata.version' cannot be 30: it is 25, so that is no downgrade."
         )
         assert await _told(client) == before
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+async def test_the_longest_name_of_a_feature_is_answered(client: WireClient, version: int) -> None:
+    """Named in full, it did not fit into the answer, and its connection was closed."""
+    wanted = (FeatureUpdateKey("x" * MAX_STRING_BYTES, 1),)
+    answer = await client.ask(ApiKey.UPDATE_FEATURES, UpdateFeaturesRequest(10_000, wanted), version)
+    assert (answer.error_code, answer.results) == (ErrorCode.INVALID_UPDATE_VERSION, ())
+    assert "(32,767 characters) cannot be 1: this broker does not have that feature" in answer.error_message
+
+
+async def test_the_epoch_moves_with_the_level_and_not_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients keep the levels of an epoch, and look at none again that they know: the old level was told under the new
+    epoch while the device was waited for."""
+    goes_on, waits = threading.Event(), threading.Event()
+    flushing = ClusterMetadata.flushing
+
+    def held(metadata: ClusterMetadata, *, sync_mark: bool = False) -> Iterator[Callable[[], None]]:
+        for work in flushing(metadata, sync_mark=sync_mark):
+            yield partial(_after, waits, goes_on, work)
+
+    async with AsyncBroker() as broker, WireClient(broker) as client, WireClient(broker) as other:
+        before = await _told(client)
+        with monkeypatch.context() as patched:
+            patched.setattr(ClusterMetadata, "flushing", held)
+            raising = asyncio.create_task(_raise(other, _NEWEST))
+            try:
+                assert await asyncio.to_thread(waits.wait, 60)
+                assert await _told(client) == before
+            finally:
+                goes_on.set()
+            assert (await raising).error_code == ErrorCode.NONE
+        levels, epoch = await _told(client)
+        assert levels["metadata.version"] == _NEWEST
+        assert epoch > before[1]
+
+
+def _after(waits: threading.Event, goes_on: threading.Event, work: Callable[[], None]) -> None:
+    waits.set()
+    assert goes_on.wait(60)
+    work()
 
 
 async def test_a_level_that_the_disk_refuses_is_as_before() -> None:

@@ -7,10 +7,9 @@ of them, by a UDP socket on the block's first number that nobody uses: no other 
 and the claim goes when the process does.
 """
 
-import errno
 import os
 import socket
-from collections.abc import Iterator
+from collections import deque
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -25,7 +24,7 @@ _BLOCK: Final = 128
 def free_port() -> int:
     """A TCP port of 127.0.0.1 that is free, and that no outgoing connection and no other caller of this takes.
 
-    Where the kernel's range leaves no room below it, any free port. OSError when other processes claimed all.
+    Where the kernel's range leaves no room below it, or all of that was given out or is claimed, any free port.
     """
     return _PORTS.take()
 
@@ -40,28 +39,35 @@ class Ports:
     def begin_anew(self) -> None:
         """Claim other blocks from now on: a forked process would hand out its parent's ports."""
         self._lock = Lock()
-        self._free = self._numbers() if self._blocks else _any()
+        # Each process begins elsewhere, so that a client left behind by one does not reach the broker of the next.
+        at = os.getpid() % max(len(self._blocks), 1)
+        #: Blocks that may be claimed, and ports of the claimed one that were not given out.
+        self._unclaimed = deque(self._blocks[at:] + self._blocks[:at])
+        self._own: deque[int] = deque()
 
     def take(self) -> int:
-        """The next port that is free, never one a second time. OSError when other processes claimed all blocks."""
-        with self._lock:
-            for port in self._free:
-                return port
-        raise OSError(errno.EADDRINUSE, "no free port: this process or others have claimed all of them")
+        """The next port that is free, never one a second time; any free one when none is left.
 
-    def _numbers(self) -> Iterator[int]:
-        # Each process begins elsewhere, so that a client left behind by one does not reach the broker of the next.
-        at = os.getpid() % len(self._blocks)
-        for first, *others in self._blocks[at:] + self._blocks[:at]:
-            if _is_claimed(first):
-                yield from filter(_is_free, others)
+        OSError when that cannot be found out, as where a process may open no more files; it can be asked again.
+        """
+        with self._lock:
+            while self._own or self._unclaimed:
+                if not self._own:
+                    first, *others = self._unclaimed[0]
+                    self._own += others if _is_claimed(first) else ()
+                    self._unclaimed.popleft()
+                elif _is_free(self._own[0]):
+                    return self._own.popleft()
+                else:
+                    self._own.popleft()
+        return _any()
 
 
 def first_of_kernel(path: Path = _RANGE) -> int:
     """The lowest port that the kernel takes for outgoing connections."""
     try:
         return int(path.read_text().split()[0])
-    except OSError:
+    except (OSError, ValueError, IndexError):
         return _USUAL
 
 
@@ -85,12 +91,10 @@ def _is_free(port: int) -> bool:
         return True
 
 
-def _any() -> Iterator[int]:
-    while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = int(probe.getsockname()[1])
-        yield port
+def _any() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 _PORTS: Final = Ports(_LOWEST, first_of_kernel(), _BLOCK)

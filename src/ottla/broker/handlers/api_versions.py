@@ -53,7 +53,7 @@ def handle(node: _Node, frame: Frame, offset: int, context: RequestContext) -> A
     request: ApiVersionsRequest = decode_message(context, frame, offset)
     levels = ((name, level_of(node.image.features, name)) for name in SUPPORTED)
     response = _RESPONSES[node.config.flag(UNSTABLE_VERSIONS)]._replace(
-        finalized_features_epoch=node.metadata_log.end_offset - 1,
+        finalized_features_epoch=node.metadata_log.features_epoch,
         finalized_features=tuple(FinalizedFeatureKey(name, level, level) for name, level in levels),
     )
     if version >= 3 and not (_is_name(request.client_software_name) and _is_name(request.client_software_version)):

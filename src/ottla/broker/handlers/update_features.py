@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, Protocol
 
 from ottla.base.errors import StorageError
+from ottla.base.words import shown
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.features import METADATA_VERSION_FEATURE, SUPPORTED, level_of
 from ottla.broker.metadata.records import FeatureLevelRecord, MetadataRecord
@@ -56,7 +57,7 @@ def handle(
         for each in wanted.values():
             problem = _problem(node.image.features, each)
             if problem is not None:
-                problems.append(_NOTHING_CHANGED.format(each.feature, each.max_version_level, problem))
+                problems.append(_NOTHING_CHANGED.format(shown(each.feature), each.max_version_level, problem))
                 return
             yield None
         version = wanted.get(METADATA_VERSION_FEATURE)

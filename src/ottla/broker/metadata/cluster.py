@@ -118,6 +118,9 @@ class ClusterMetadata:
         self._epoch = 0
         #: That of the quorum; above 0 only where Apache Kafka has set it.
         self.kraft_version = 0
+        #: The offset of the log that the levels of features, as the image has them, are of: it grows when they change,
+        #: and not before.
+        self.features_epoch = -1
         self._log = log
         #: How far the changes were acknowledged.
         self._mark = EndMark(files)
@@ -373,7 +376,9 @@ class ClusterMetadata:
 
     def _apply(self, record: MetadataRecord, now_ms: int) -> None:
         self.image.apply(record)
-        if isinstance(record, ProducerIdsRecord):
+        if isinstance(record, FeatureLevelRecord):
+            self.features_epoch = self._log.end_offset - 1
+        elif isinstance(record, ProducerIdsRecord):
             self._producer_ids.apply(LogRecord(b"", encode_producer_ids(record)), now_ms)
 
 

@@ -19,6 +19,10 @@ class MetadataLog(Protocol):
         """Up to where it is committed: on the device of the only voter."""
 
     @property
+    def features_epoch(self) -> int:
+        """The offset that the levels of features are of, as they are told now."""
+
+    @property
     def kraft_version(self) -> int:
         """From 1 on voters are known by their directories' ids too (KIP-853)."""
 
