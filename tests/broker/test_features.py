@@ -76,6 +76,17 @@ async def test_the_longest_name_of_a_feature_is_answered(client: WireClient, ver
     assert "(32,767 characters) cannot be 1: this broker does not have that feature" in answer.error_message
 
 
+@pytest.mark.parametrize("level", [0, 1])
+async def test_the_quorums_own_version_is_what_the_directory_has(monkeypatch: pytest.MonkeyPatch, level: int) -> None:
+    """As `kafka-features upgrade --release-version` asks for, among all features, in a directory of Apache Kafka."""
+    async with AsyncBroker() as broker, WireClient(broker) as client:
+        monkeypatch.setattr(broker.node.metadata_log, "kraft_version", level)
+        for asked, expected in ((level, ErrorCode.NONE), (1 - level, ErrorCode.INVALID_UPDATE_VERSION)):
+            wanted = (FeatureUpdateKey("kraft.version", asked),)
+            answer = await client.ask(ApiKey.UPDATE_FEATURES, UpdateFeaturesRequest(10_000, wanted))
+            assert answer.error_code == expected
+
+
 async def test_the_epoch_moves_with_the_level_and_not_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients keep the levels of an epoch, and look at none again that they know: the old level was told under the new
     epoch while the device was waited for."""

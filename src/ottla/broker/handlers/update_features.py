@@ -12,10 +12,11 @@ from typing import Final, Protocol
 from ottla.base.errors import StorageError
 from ottla.base.words import shown
 from ottla.broker.handlers.table import RequestContext
-from ottla.broker.metadata.features import METADATA_VERSION_FEATURE, SUPPORTED, level_of
+from ottla.broker.metadata.features import KRAFT_VERSION_FEATURE, METADATA_VERSION_FEATURE, SUPPORTED, level_of
 from ottla.broker.metadata.records import FeatureLevelRecord, MetadataRecord
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.features import HasFeatures
+from ottla.broker.ports.metadata_log import HasMetadataLog
 from ottla.broker.ports.topics import HasImage
 from ottla.broker.runtime.answers import then
 from ottla.wire.acls import AclOperation
@@ -35,7 +36,7 @@ _NOTHING_CHANGED: Final = "No feature is changed, for {} cannot be {}: {}."
 _NO_RESULTS_FROM: Final = 2
 
 
-class _Node(HasAccess, HasFeatures, HasImage, Protocol):
+class _Node(HasAccess, HasFeatures, HasImage, HasMetadataLog, Protocol):
     """What this handler touches."""
 
 
@@ -51,18 +52,19 @@ def handle(
     wanted: dict[str, FeatureUpdateKey] = {}
 
     def decided() -> Iterator[MetadataRecord | None]:
+        levels = {**node.image.features, KRAFT_VERSION_FEATURE: node.metadata_log.kraft_version}
         for each in request.feature_updates:
             wanted[each.feature] = each
             yield None
         for each in wanted.values():
-            problem = _problem(node.image.features, each)
+            problem = _problem(levels, each)
             if problem is not None:
                 problems.append(_NOTHING_CHANGED.format(shown(each.feature), each.max_version_level, problem))
                 return
             yield None
         version = wanted.get(METADATA_VERSION_FEATURE)
         if version is not None and not request.validate_only:
-            yield _raised(node.image.features, version)
+            yield _raised(levels, version)
 
     def told(fault: StorageError | None) -> UpdateFeaturesResponse:
         if fault is not None:

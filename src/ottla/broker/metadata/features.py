@@ -13,6 +13,8 @@ METADATA_VERSION_FEATURE: Final = "metadata.version"
 GROUP_VERSION_FEATURE: Final = "group.version"
 #: Transactions of KIP-890.
 TRANSACTION_VERSION_FEATURE: Final = "transaction.version"
+#: That of the quorum itself, which no record of a level tells.
+KRAFT_VERSION_FEATURE: Final = "kraft.version"
 ELIGIBLE_LEADER_REPLICAS_FEATURE: Final = "eligible.leader.replicas.version"
 #: `metadata.version` 4.3-IV0.
 NEWEST_METADATA_VERSION: Final = 30
