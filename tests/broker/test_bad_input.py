@@ -10,12 +10,14 @@ import pytest
 from ottla.base.clock import ManualClock
 from ottla.base.errors import OttlaError
 from ottla.base.limits import MAX_ERROR_TEXT, MAX_MEMBER_PROTOCOLS, MAX_NEW_PARTITIONS, MAX_REQUEST_ELEMENTS
+from ottla.base.types import TopicPartition
 from ottla.broker.metadata.image import MetadataImage
 from ottla.broker.quiet import QUIET_MS
 from ottla.broker.runtime.assigning import Assigning
-from ottla.broker.runtime.shard import ShardRunner
+from ottla.broker.runtime.shard import ShardRunner, ShardRuntime
 from ottla.coordinator.decision import ReportFault
 from ottla.coordinator.group.shard import GroupShard
+from ottla.log.results import Appended
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey
 from ottla.wire.compression import Compression
@@ -325,3 +327,15 @@ async def test_a_commit_that_no_batch_can_hold_is_a_line_once_in_a_while(
     of_coordinator = [line for line in _lines(caplog) if line.startswith("__consumer_offsets-")]
     assert len(of_coordinator) == 1
     assert "what is decided cannot be appended: MESSAGE_TOO_LARGE, the batch takes " in of_coordinator[0]
+
+
+async def test_each_partition_that_takes_no_decision_has_a_line(
+    broker: AsyncBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    partitions = broker.node.partitions
+    runtime = ShardRuntime(partitions, broker.node.timers, broker.node.clock, broker.node.slices)
+    refused = Appended(-1, -1, -1, -1, error=ErrorCode.MESSAGE_TOO_LARGE, message="too much")
+    for number in (0, 1, 0, 1):
+        runtime.tell_refused(TopicPartition("__consumer_offsets", number), refused)
+    why = "what is decided cannot be appended: MESSAGE_TOO_LARGE, too much"
+    assert _lines(caplog) == [f"__consumer_offsets-{number}: {why}" for number in (0, 1)]

@@ -1,22 +1,19 @@
 """Levels of features (KIP-584): what clients are told, and `metadata.version`, the one that can be raised."""
 
 import asyncio
-import threading
-from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ottla.base.limits import MAX_STRING_BYTES
-from ottla.broker.metadata.cluster import ClusterMetadata
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.broker.full_disk import no_room
+from tests.broker.held_metadata import held_metadata
 from tests.broker.wire_client import WireClient
 
 _NEWEST = 30
@@ -90,33 +87,31 @@ async def test_the_quorums_own_version_is_what_the_directory_has(monkeypatch: py
 async def test_the_epoch_moves_with_the_level_and_not_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients keep the levels of an epoch, and look at none again that they know: the old level was told under the new
     epoch while the device was waited for."""
-    goes_on, waits = threading.Event(), threading.Event()
-    flushing = ClusterMetadata.flushing
-
-    def held(metadata: ClusterMetadata, *, sync_mark: bool = False) -> Iterator[Callable[[], None]]:
-        for work in flushing(metadata, sync_mark=sync_mark):
-            yield partial(_after, waits, goes_on, work)
-
     async with AsyncBroker() as broker, WireClient(broker) as client, WireClient(broker) as other:
         before = await _told(client)
-        with monkeypatch.context() as patched:
-            patched.setattr(ClusterMetadata, "flushing", held)
+        async with held_metadata() as held:
             raising = asyncio.create_task(_raise(other, _NEWEST))
-            try:
-                assert await asyncio.to_thread(waits.wait, 60)
-                assert await _told(client) == before
-            finally:
-                goes_on.set()
+            await held.is_waited_for()
+            assert await _told(client) == before
+            held.go_on()
             assert (await raising).error_code == ErrorCode.NONE
         levels, epoch = await _told(client)
         assert levels["metadata.version"] == _NEWEST
         assert epoch > before[1]
 
 
-def _after(waits: threading.Event, goes_on: threading.Event, work: Callable[[], None]) -> None:
-    waits.set()
-    assert goes_on.wait(60)
-    work()
+async def test_of_a_feature_that_is_named_twice_the_last_level_counts() -> None:
+    """As in Apache Kafka."""
+    async with AsyncBroker() as broker, WireClient(broker) as client:
+        before = await _told(client)
+        for levels, expected in (((_NEWEST, 25), 25), ((25, _NEWEST), _NEWEST)):
+            wanted = tuple(FeatureUpdateKey("metadata.version", level) for level in levels)
+            answer = await client.ask(ApiKey.UPDATE_FEATURES, UpdateFeaturesRequest(10_000, wanted))
+            assert answer.error_code == ErrorCode.NONE
+            assert await _told(client) == (
+                {**before[0], "metadata.version": expected},
+                before[1] + (expected == _NEWEST),
+            )
 
 
 async def test_a_level_that_the_disk_refuses_is_as_before() -> None:

@@ -154,7 +154,7 @@ def test_a_metadata_version_that_was_raised_here_is_that_of_the_directory(tmp_pa
         where = broker.bootstrap_servers
         assert level(where) == "4.0-IV3"
         create(where, "before")
-        run_tool("FeatureCommand", "--bootstrap-server", where, "upgrade", "--metadata", "4.3-IV0")
+        run_tool("FeatureCommand", "--bootstrap-server", where, "upgrade", "--feature", "metadata.version=30")
         create(where, "behind")
         broker.kill()
         broker.restart()

@@ -74,6 +74,29 @@ def test_a_forked_process_does_not_go_on_with_its_parents() -> None:
     assert (before - _LOWEST) // 8 != (after - _LOWEST) // 8
 
 
+def test_nor_does_one_that_asks_for_a_free_port() -> None:
+    program = """
+import os
+from ottla.testing.ports import free_port
+print(free_port(), flush=True)
+if not os.fork():
+    print(free_port(), flush=True)
+    os._exit(0)
+os.wait()
+print(free_port(), flush=True)
+"""
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    before, childs, after = map(int, said.split())
+    blocks = [(port - 10_000) // 128 for port in (before, childs, after)]
+    assert blocks[0] == blocks[2] != blocks[1]
+
+
+def test_each_process_begins_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = _LOWEST + 72
+    monkeypatch.setattr(os, "getpid", lambda: 31)
+    assert Ports(first, first + 24, 8).take() == first + 8 + 1
+
+
 def test_none_is_given_twice_and_one_in_use_is_passed_over() -> None:
     with _taker(_LOWEST, _LOWEST + 8) as take, socket.create_server(("127.0.0.1", _LOWEST + 3)):
         found = [int(take()) for _ in range(8)]
@@ -99,7 +122,9 @@ def test_one_that_could_not_be_looked_for_is_looked_for_again(monkeypatch: pytes
 
 def test_where_the_kernel_leaves_no_room_it_is_any_free_one() -> None:
     ports = Ports(10_000, 1024, 128)
-    with socket.create_server(("127.0.0.1", ports.take())), socket.create_server(("127.0.0.1", ports.take())):
+    first, second = ports.take(), ports.take()
+    assert 0 < first != second > 0
+    with socket.create_server(("127.0.0.1", first)), socket.create_server(("127.0.0.1", second)):
         pass
 
 
