@@ -1,19 +1,27 @@
 """Levels of features (KIP-584): what clients are told, and `metadata.version`, the one that can be raised."""
 
-import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from ottla.base.clock import ManualClock
 from ottla.base.limits import MAX_STRING_BYTES
+from ottla.broker.handlers import update_features
+from ottla.broker.handlers.table import RequestContext
+from ottla.broker.metadata.records import FeatureLevelRecord
+from ottla.broker.runtime.changes import Changes
+from ottla.broker.runtime.slices import Slices
+from ottla.broker.session import Session
+from ottla.log.memory import MemoryStorage
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.broker.full_disk import no_room
-from tests.broker.held_metadata import held_metadata
+from tests.broker.metadata_changes import opened_metadata
 from tests.broker.wire_client import WireClient
 
 _NEWEST = 30
@@ -74,30 +82,42 @@ async def test_the_longest_name_of_a_feature_is_answered(client: WireClient, ver
 
 
 @pytest.mark.parametrize("level", [0, 1])
-async def test_the_quorums_own_version_is_what_the_directory_has(monkeypatch: pytest.MonkeyPatch, level: int) -> None:
+async def test_the_quorums_own_version_is_what_the_directory_has(broker: AsyncBroker, level: int) -> None:
     """As `kafka-features upgrade --release-version` asks for, among all features, in a directory of Apache Kafka."""
-    async with AsyncBroker() as broker, WireClient(broker) as client:
-        monkeypatch.setattr(broker.node.metadata_log, "kraft_version", level)
-        for asked, expected in ((level, ErrorCode.NONE), (1 - level, ErrorCode.INVALID_UPDATE_VERSION)):
-            wanted = (FeatureUpdateKey("kraft.version", asked),)
-            answer = await client.ask(ApiKey.UPDATE_FEATURES, UpdateFeaturesRequest(10_000, wanted))
-            assert answer.error_code == expected
+    own, log = broker.node, SimpleNamespace(kraft_version=level)
+    node: Any = SimpleNamespace(access=own.access, features=own.features, image=own.image, metadata_log=log)
+    context = RequestContext(ApiKey.UPDATE_FEATURES, 2, 1, "c", Session("PLAINTEXT", "/127.0.0.1"))
+    for asked, expected in ((level, ErrorCode.NONE), (1 - level, ErrorCode.INVALID_UPDATE_VERSION)):
+        wanted = (FeatureUpdateKey("kraft.version", asked),)
+        answer: Any = update_features.handle(node, UpdateFeaturesRequest(10_000, wanted), context)
+        assert (await answer).error_code == expected
 
 
-async def test_the_epoch_moves_with_the_level_and_not_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_epoch_moves_with_the_level_and_not_before_it() -> None:
     """Clients keep the levels of an epoch, and look at none again that they know: the old level was told under the new
     epoch while the device was waited for."""
-    async with AsyncBroker() as broker, WireClient(broker) as client, WireClient(broker) as other:
-        before = await _told(client)
-        async with held_metadata() as held:
-            raising = asyncio.create_task(_raise(other, _NEWEST))
-            await held.is_waited_for()
-            assert await _told(client) == before
-            held.go_on()
-            assert (await raising).error_code == ErrorCode.NONE
-        levels, epoch = await _told(client)
-        assert levels["metadata.version"] == _NEWEST
-        assert epoch > before[1]
+    storage = MemoryStorage()
+    metadata = opened_metadata(storage)
+    seen: list[tuple[int, int]] = []
+
+    async def pause(_seconds: float) -> None:
+        seen.append((metadata.metadata_version, metadata.features_epoch))
+        storage.refuses = None
+
+    before = metadata.features_epoch
+    storage.refuses = lambda action, name: action == "sync"
+    changes = Changes(metadata, Slices(ManualClock()), pause)
+    await changes.write(changes.change([FeatureLevelRecord("metadata.version", _NEWEST)]))
+    assert seen == [(25, before)]
+    assert (metadata.metadata_version, metadata.features_epoch) == (_NEWEST, before + 1)
+
+
+async def test_the_epoch_does_not_move_with_a_topic(broker: AsyncBroker, client: WireClient) -> None:
+    before = await _told(client)
+    await broker.node.topics.create("t", 1, {})
+    assert await _told(client) == before
+    assert (await _raise(client, _NEWEST)).error_code == ErrorCode.NONE
+    assert (await _told(client))[1] == broker.node.metadata_log.end_offset - 1
 
 
 async def test_of_a_feature_that_is_named_twice_the_last_level_counts() -> None:

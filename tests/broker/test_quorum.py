@@ -1,11 +1,14 @@
 """DescribeQuorum: the one voter, and how far the metadata log is, here and in a directory of Apache Kafka."""
 
-import asyncio
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from ottla.broker.handlers import describe_quorum
+from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.cluster import ClusterMetadata
+from ottla.broker.session import Session
 from ottla.log.memory import MemoryStorage
 from ottla.log.results import Origin
 from ottla.testing import AsyncBroker
@@ -22,11 +25,12 @@ from ottla.wire.messages.describe_quorum import (
 from ottla.wire.quorum_records import ControlType, KRaftVersionRecord
 from ottla.wire.records import Record, encode_batch
 from ottla.wire.schema import encode
-from tests.broker.held_metadata import held_metadata
 from tests.broker.metadata_changes import opened_metadata
 from tests.broker.wire_client import WireClient
 
 _ASKED = DescribeQuorumRequest((TopicData("__cluster_metadata", (PartitionData(0),)),))
+
+_CONTEXT = RequestContext(ApiKey.DESCRIBE_QUORUM, 2, 1, "c", Session("PLAINTEXT", "/127.0.0.1"))
 
 
 async def _quorum(client: WireClient) -> tuple[QuorumPartition, ReplicaState]:
@@ -35,30 +39,25 @@ async def _quorum(client: WireClient) -> tuple[QuorumPartition, ReplicaState]:
     return quorum, voter
 
 
-async def test_what_is_not_on_the_device_is_above_the_high_watermark(broker: AsyncBroker, client: WireClient) -> None:
+async def test_how_far_the_log_is(broker: AsyncBroker, client: WireClient) -> None:
     before, voter = await _quorum(client)
-    assert before.high_watermark == voter.log_end_offset == broker.node.metadata_log.end_offset
-    async with held_metadata() as held:
-        making: asyncio.Task[Any] = asyncio.create_task(broker.node.topics.create("t", 1, {}))
-        await held.is_waited_for()
-        quorum, voter = await _quorum(client)
-        assert (quorum.high_watermark, voter.log_end_offset) == (before.high_watermark, before.high_watermark + 2)
-        held.go_on()
-        await making
+    assert before.high_watermark == voter.log_end_offset > 0
+    await broker.node.topics.create("t", 1, {})
     quorum, voter = await _quorum(client)
     assert quorum.high_watermark == voter.log_end_offset == before.high_watermark + 2
 
 
-async def test_epoch_and_voter_are_those_of_the_directory(
-    broker: AsyncBroker, client: WireClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("kraft_version", [0, 1])
+async def test_what_the_log_says_is_told(broker: AsyncBroker, kraft_version: int) -> None:
     """A voter has an id of its directory from `kraft.version` 1 on."""
-    quorum, voter = await _quorum(client)
-    assert (quorum.leader_epoch, voter.replica_directory_id) == (0, NULL_UUID)
-    monkeypatch.setattr(broker.node.metadata_log, "_epoch", 7)
-    monkeypatch.setattr(broker.node.metadata_log, "kraft_version", 1)
-    quorum, voter = await _quorum(client)
-    assert (quorum.leader_epoch, voter.replica_directory_id) == (7, broker.node.identity.directory_id)
+    log = SimpleNamespace(kraft_version=kraft_version, leader_epoch=7, high_watermark=8, end_offset=9)
+    own = broker.node
+    node = SimpleNamespace(access=own.access, clock=own.clock, identity=own.identity, metadata_log=log)
+    answer: Any = describe_quorum.handle(cast(Any, node), _ASKED, _CONTEXT)
+    ((_, (quorum,)),) = answer.topics
+    (voter,) = quorum.current_voters
+    assert (quorum.leader_epoch, quorum.high_watermark, voter.log_end_offset) == (7, 8, 9)
+    assert voter.replica_directory_id == (own.identity.directory_id if kraft_version else NULL_UUID)
 
 
 def test_the_quorums_version_is_found_in_the_log() -> None:

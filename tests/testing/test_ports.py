@@ -46,6 +46,12 @@ def _taker(lowest: int, end: int) -> Iterator[Callable[..., str]]:
         process.stdin.close()
 
 
+def _said(program: str) -> list[str]:
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+
+
 def test_no_outgoing_connection_is_given_the_port_of_a_broker() -> None:
     with Broker() as broker, Broker(faults=Faults()) as behind_faults:
         taken = [free_port(), broker.port, behind_faults.port, behind_faults._own_port]
@@ -85,16 +91,20 @@ if not os.fork():
 os.wait()
 print(free_port(), flush=True)
 """
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    before, childs, after = map(int, said.split())
-    blocks = [(port - 10_000) // 128 for port in (before, childs, after)]
-    assert blocks[0] == blocks[2] != blocks[1]
+    before, childs, after = ((int(port) - 10_000) // 128 for port in _said(program))
+    assert before == after != childs
 
 
-def test_each_process_begins_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = _LOWEST + 72
-    monkeypatch.setattr(os, "getpid", lambda: 31)
-    assert Ports(first, first + 24, 8).take() == first + 8 + 1
+def test_each_process_begins_elsewhere() -> None:
+    program = f"""
+import os
+from ottla.testing.ports import Ports
+print(os.getpid() % 3, (Ports({_LOWEST}, {_LOWEST + 24}, 8).take() - {_LOWEST}) // 8)
+"""
+    for _ in range(3):
+        (words,) = _said(program)
+        expected, found = words.split()
+        assert found == expected
 
 
 def test_none_is_given_twice_and_one_in_use_is_passed_over() -> None:
@@ -104,20 +114,20 @@ def test_none_is_given_twice_and_one_in_use_is_passed_over() -> None:
     assert not {*found[6:]} & {*range(_LOWEST, _LOWEST + 8)}, "who goes on for long is given any free one at last"
 
 
-def test_one_that_could_not_be_looked_for_is_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_could_not_be_looked_for_is_looked_for_again() -> None:
     """After too many open files, once, no port was ever found again."""
-
-    def no_more(*_: object) -> socket.socket:
-        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-
-    first = _LOWEST + 64
-    ports = Ports(first, first + 8, 8)
-    for expected in (first + 1, first + 2):
-        with monkeypatch.context() as patched:
-            patched.setattr(socket, "socket", no_more)
-            with pytest.raises(OSError, match=os.strerror(errno.EMFILE)):
-                ports.take()
-        assert ports.take() == expected
+    program = f"""
+from resource import RLIMIT_NOFILE, getrlimit, setrlimit
+from ottla.testing.ports import Ports
+ports, (_, most) = Ports({_LOWEST}, {_LOWEST + 8}, 8), getrlimit(RLIMIT_NOFILE)
+for files in (0, most, 0, most):
+    setrlimit(RLIMIT_NOFILE, (files, most))
+    try:
+        print(ports.take() - {_LOWEST})
+    except OSError as error:
+        print(error.strerror)
+"""
+    assert _said(program) == [os.strerror(errno.EMFILE), "1", os.strerror(errno.EMFILE), "2"]
 
 
 def test_where_the_kernel_leaves_no_room_it_is_any_free_one() -> None:
