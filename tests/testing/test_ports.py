@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.testing import AsyncBroker, Broker, Faults
+from ottla.testing import AsyncBroker, Broker, BrokerError, Faults
 from ottla.testing.ports import Ports, first_of_kernel, free_port
 
 #: A process that takes a port for each line it is sent. With `fork` its child goes on, after a first port.
@@ -145,3 +145,11 @@ def test_the_kernels_range_is_read_where_it_can_be(tmp_path: Path, said: str | N
     if said is not None:
         (tmp_path / "range").write_text(said)
     assert first_of_kernel(tmp_path / "range") == expected
+
+
+def test_a_start_that_failed_is_tried_again_on_another_port(tmp_path: Path) -> None:
+    """Somebody may have taken the port just before."""
+    broker = Broker({"no.such": 1}, data_dir=tmp_path)
+    with pytest.raises(BrokerError):
+        broker.start()
+    assert broker._own_port == 0

@@ -118,8 +118,7 @@ class Broker:
         told = self._told_to_clients()
         if "listeners" not in self._config:
             # The broker's own choice would be a port that somebody's connection may take while it is down.
-            self._own_port = self._own_port or free_port()
-            command += ["--host", self.host, "--port", str(self._own_port)]
+            command += ["--host", self.host, "--port", str(self._own_port or free_port())]
         for key, value in {**self._config, **told}.items():
             command += ["-o", f"{key}={value}"]
         self._stderr = _log_file()  # read and closed in `_read_stderr`
