@@ -15,7 +15,7 @@ from threading import Lock
 from typing import Final
 
 _RANGE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
-#: Where the kernel's range begins on Linux, unless it says otherwise. On other systems it begins higher.
+#: Where the kernel's range begins on Linux, unless it says otherwise; what other systems have is not looked at.
 _USUAL: Final = 32_768
 _LOWEST: Final = 10_000
 _BLOCK: Final = 128
@@ -54,7 +54,7 @@ class Ports:
             while self._own or self._unclaimed:
                 if not self._own:
                     first, *others = self._unclaimed[0]
-                    self._own += others if _is_claimed(first) else ()
+                    self._own += others if _claim(first) else ()
                     self._unclaimed.popleft()
                 elif _is_free(self._own[0]):
                     return self._own.popleft()
@@ -71,7 +71,7 @@ def first_of_kernel(path: Path = _RANGE) -> int:
         return _USUAL
 
 
-def _is_claimed(port: int) -> bool:
+def _claim(port: int) -> bool:
     """Claim the number until this process ends; whether that could be done."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as claim:
         try:

@@ -86,8 +86,8 @@ def _problem(levels: Mapping[str, int], wanted: FeatureUpdateKey) -> str | None:
     if wanted.upgrade_type not in _KINDS:
         return f"there is no upgrade type {wanted.upgrade_type}"
     if name not in SUPPORTED:
-        is_kept = name in levels and levels[name] == level  # for an Apache Kafka that goes on with the directory
-        return None if is_kept else "this broker does not have that feature"
+        # One that an Apache Kafka has left is kept for it.
+        return None if levels.get(name) == level else "this broker does not have that feature"
     (lowest, highest), now = SUPPORTED[name], level_of(levels, name)
     if level == now:
         return None
